@@ -29,7 +29,8 @@ pub(crate) struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Starts it, on these queues; on those of all tasks without any. It is connected when this returns, and claims nothing.
+    /// Starts it, on these queues; on those of all tasks without any. It is connected when this
+    /// returns, and claims nothing.
     pub(crate) async fn ready(url: &str, concurrency: usize, queues: &str) -> Result<Self, Error> {
         WorkerProcess::start(&["worker", url, &concurrency.to_string(), queues]).await
     }
@@ -56,8 +57,8 @@ impl WorkerProcess {
         Ok(self.orders.write_all(b"go\n").await?)
     }
 
-    /// What it prints next: for `noop` jobs how many it has run and when it saw that, in microseconds since 1970; for an
-    /// `age` job its age.
+    /// What it prints next: for `noop` jobs how many it has run and when it saw that, in
+    /// microseconds since 1970; for an `age` job its age.
     pub(crate) async fn line(&mut self) -> Result<String, Error> {
         let line = tokio::time::timeout(Duration::from_secs(120), self.lines.next_line()).await;
         Ok(line.map_err(|_| "a worker process said nothing for 120 s")??.ok_or("a worker process ended")?)

@@ -1,4 +1,5 @@
-//! What the scripts of a server have cost, request by request: in processor time, or counted in instructions.
+//! What the scripts of a server have cost, request by request: in processor time, or counted in
+//! instructions.
 
 use std::{
     ffi::OsStr,
@@ -39,8 +40,8 @@ impl Lap {
     }
 }
 
-/// Starts a server in Valgrind on what another one has saved. It counts the instructions of its scripts, and is some fifty times
-/// slower.
+/// Starts a server in Valgrind on what another one has saved. It counts the instructions of its
+/// scripts, and is some fifty times slower.
 pub(crate) fn server(program: &Path, saved: &Path) -> Result<(Server, PathBuf), Error> {
     if Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_err() {
         return Err("instructions cannot be counted here: this figure needs valgrind".into());

@@ -1,4 +1,5 @@
-//! What a figure is: something that can be measured by name, with what it is compared to and what it has to reach.
+//! What a figure is: something that can be measured by name, with what it is compared to and what
+//! it has to reach.
 
 use std::{borrow::Cow, path::Path};
 

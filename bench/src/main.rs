@@ -1,7 +1,8 @@
 //! Measures what the README claims. `cargo xtask bench` builds this in release mode and runs it.
 //!
-//! Every figure of the Redis broker stands beside *raw*: what `redis-benchmark` reads for `LPUSH` with 50 clients and no
-//! pipeline on a server of the same sort, taken right before and right after. The machines are shared: only ratios travel.
+//! Every figure of the Redis broker stands beside *raw*: what `redis-benchmark` reads for `LPUSH`
+//! with 50 clients and no pipeline on a server of the same sort, taken right before and right
+//! after. The machines are shared: only ratios travel.
 //!
 //! - `frame` says what a figure is: what it measures, what its ratio is relative to.
 //! - `bars` has what each number has to reach.
@@ -44,8 +45,9 @@ use crate::{
     after_help = "Examples:\n  cargo xtask bench\n  cargo xtask bench process latency --runs 5\n  cargo xtask bench sqlite --json > figures.jsonl"
 )]
 struct Args {
-    /// The figures to take, by name or by broker; without any, those of a plain run. `designs` and `peers` are measured beside
-    /// our queue: after one of these words, some of them or of their figures may be named.
+    /// The figures to take, by name or by broker; without any, those of a plain run. `designs` and
+    /// `peers` are measured beside our queue: after one of these words, some of them or of their
+    /// figures may be named.
     names: Vec<String>,
     /// Takes also the figures that take minutes each, or gigabytes.
     #[arg(long)]
@@ -56,7 +58,8 @@ struct Args {
     /// One JSON object per figure.
     #[arg(long)]
     json: bool,
-    /// Writes the numbers to this page, and plots to the folder beside it; what the page had of other figures stays.
+    /// Writes the numbers to this page, and plots to the folder beside it; what the page had of
+    /// other figures stays.
     #[arg(long)]
     report: Option<PathBuf>,
     /// Measures nothing: the report is written anew from its numbers.

@@ -1,4 +1,5 @@
-//! Our own queue among those that are compared, with its default settings, and with an outbox in PostgreSQL.
+//! Our own queue among those that are compared, with its default settings, and with an outbox in
+//! PostgreSQL.
 
 use std::{
     future::pending,
@@ -55,7 +56,8 @@ impl Contender for Ours {
     }
 }
 
-/// An outbox in PostgreSQL, whose relay sends to the broker of `QUEUE_URL`. Each call is a transaction of its own.
+/// An outbox in PostgreSQL, whose relay sends to the broker of `QUEUE_URL`. Each call is a
+/// transaction of its own.
 #[derive(Clone)]
 pub(crate) struct Outboxed {
     queue: Client,

@@ -85,7 +85,8 @@ impl Server {
         Ok(line.ok_or_else(|| format!("INFO {section} has no {field}"))?.trim().parse()?)
     }
 
-    /// Milliseconds that an `LPUSH` takes a client which does nothing but that, and rests between two of them: the median.
+    /// Milliseconds that an `LPUSH` takes a client which does nothing but that, and rests between
+    /// two of them: the median.
     pub(crate) fn idle_round_trip(&self, rest: Duration) -> Result<f64, Error> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port()))?;
         stream.set_nodelay(true)?;
@@ -138,8 +139,9 @@ impl Server {
         Ok(redis::cmd("SLOWLOG").arg("RESET").query(&mut connection)?)
     }
 
-    /// The longest script since then: its CPU time, which is held against 5 ms; or its time on the wall, which lasts as long as others
-    /// use the processor in the middle of it, where the server can be measured by no other clock. 0 if none took 0.2 ms.
+    /// The longest script since then: its CPU time, which is held against 5 ms; or its time on the
+    /// wall, which lasts as long as others use the processor in the middle of it, where the server
+    /// can be measured by no other clock. 0 if none took 0.2 ms.
     pub(crate) fn longest_script(&self) -> Result<Reading, Error> {
         let info: String = redis::cmd("INFO").arg("server").query(&mut self.connection()?)?;
         let ms = self.slowest_us()? / 1e3;
@@ -159,8 +161,9 @@ impl Server {
         Ok(entries.iter().filter(|entry| is_script(&entry.3)).map(|entry| entry.2).fold(0.0, f64::max))
     }
 
-    /// Has the hashes of jobs moved to the tables that they are growing into: one bucket of the old one with each command on them. A
-    /// table grows when it has as many fields as buckets, and those are a power of two.
+    /// Has the hashes of jobs moved to the tables that they are growing into: one bucket of the old
+    /// one with each command on them. A table grows when it has as many fields as buckets, and
+    /// those are a power of two.
     pub(crate) fn end_growth(&self) -> Result<(), Error> {
         const STEPS: u64 = 50_000;
         let mut connection = self.connection()?;

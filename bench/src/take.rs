@@ -16,7 +16,8 @@ use crate::{
     stats::{median, percentile},
 };
 
-/// One line of the report. `broker`, `name`, `value`, `unit`, `raw` and `ratio` stay; more may come.
+/// One line of the report. `broker`, `name`, `value`, `unit`, `raw` and `ratio` stay; more may
+/// come.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Line {
     pub(crate) broker: String,

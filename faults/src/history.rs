@@ -1,7 +1,8 @@
 //! What processes write down of what they do: one append-only file each, a line per record.
 //!
-//! A record is written in one piece before the next thing happens, so that a process that is killed leaves a whole history: at
-//! worst its last line is torn, and an operation without an answer may or may not have happened.
+//! A record is written in one piece before the next thing happens, so that a process that is killed
+//! leaves a whole history: at worst its last line is torn, and an operation without an answer may
+//! or may not have happened.
 
 use std::{
     fs::{File, OpenOptions},
@@ -132,17 +133,20 @@ impl From<Begin> for Mark {
     }
 }
 
-/// The name of a job in histories: its id, and before it the queue, if that is the one of a subscription, as an event has one id in all of them.
+/// The name of a job in histories: its id, and before it the queue, if that is the one of a
+/// subscription, as an event has one id in all of them.
 pub fn job_name(queue: &str, id: &JobId) -> String {
     if queue.contains('@') { format!("{queue}/{id}") } else { id.to_string() }
 }
 
-/// The queue of the subscription in which a job is, by its name; `None`: it is in the queue of all jobs.
+/// The queue of the subscription in which a job is, by its name; `None`: it is in the queue of all
+/// jobs.
 pub fn subscription_of(name: &str) -> Option<&str> {
     name.split_once('/').map(|(queue, _)| queue).filter(|queue| queue.contains('@'))
 }
 
-/// What is done. Jobs are known by their id to the broker, and by their key, a number in the payload, to those who enqueue.
+/// What is done. Jobs are known by their id to the broker, and by their key, a number in the
+/// payload, to those who enqueue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
@@ -200,7 +204,8 @@ pub enum Operation {
         /// How often a subscription had not read one of them.
         lost: u64,
     },
-    /// A tick of a schedule makes its job: `Ok` when it was stored, `Fail` when a job of this id exists.
+    /// A tick of a schedule makes its job: `Ok` when it was stored, `Fail` when a job of this id
+    /// exists.
     Tick {
         /// The schedule.
         schedule: String,
@@ -456,11 +461,13 @@ impl Recorder {
 /// The variable that says by how many milliseconds the clock of a process is moved.
 pub const CLOCK: &str = "FAULTS_CLOCK_MS";
 
-/// Microseconds since 1970, by a clock that was set once and never steps: histories of one machine can be compared.
+/// Microseconds since 1970, by a clock that was set once and never steps: histories of one machine
+/// can be compared.
 pub fn now_us() -> u64 {
     static BASE: OnceLock<(Instant, u64)> = OnceLock::new();
     let (began, wall) = BASE.get_or_init(|| {
-        // A process that loses the processor between the two readings would be behind all others for good: the closest pair counts.
+        // A process that loses the processor between the two readings would be behind all others
+        // for good: the closest pair counts.
         let readings = (0..100).map(|_| {
             let began = Instant::now();
             let wall = SystemTime::UNIX_EPOCH.elapsed().expect("the clock is past 1970");
@@ -481,7 +488,8 @@ pub const POWER_CUT: &str = "power cut";
 /// The fault after which a broker may have forgotten what it acknowledged, too.
 pub const TAIL_CUT: &str = "cut tail";
 
-/// Reads the histories in a folder (`*.jsonl`) and merges them by time. Records of one process keep their order.
+/// Reads the histories in a folder (`*.jsonl`) and merges them by time. Records of one process keep
+/// their order.
 ///
 /// # Errors
 /// When a file cannot be read, or has a line that is no record and is not a torn last one.

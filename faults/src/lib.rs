@@ -1,10 +1,11 @@
 //! The fault suite: does a queue keep its promise while everything around it fails?
 //!
-//! `cargo xtask faults` runs it. Each [row](rows) of the matrix lays out a [run](bed): a real broker, real worker and producer
-//! [processes](process), lines between them that can be harmed. They write down what they do ([`history`]); when all harm has
-//! ended and the queue has drained, a [`checker`] reads all their histories and the final state of the broker, and names every
-//! promise that was broken, with the timeline of the job it was broken for. The same checker judges the [simulation](sim) of worker and
-//! client in virtual time.
+//! `cargo xtask faults` runs it. Each [row](rows) of the matrix lays out a [run](bed): a real
+//! broker, real worker and producer [processes](process), lines between them that can be harmed.
+//! They write down what they do ([`history`]); when all harm has ended and the queue has drained, a
+//! [`checker`] reads all their histories and the final state of the broker, and names every promise
+//! that was broken, with the timeline of the job it was broken for. The same checker judges the
+//! [simulation](sim) of worker and client in virtual time.
 
 pub mod bed;
 pub mod checker;

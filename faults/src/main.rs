@@ -1,4 +1,5 @@
-//! The fault suite's program: `cargo xtask faults` builds and runs it. Its worker and producer processes are itself.
+//! The fault suite's program: `cargo xtask faults` builds and runs it. Its worker and producer
+//! processes are itself.
 
 #![allow(clippy::print_stdout, reason = "the report goes to standard output")]
 

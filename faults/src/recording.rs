@@ -43,7 +43,8 @@ impl RecordingBroker {
         RecordingBroker::with_late_ticks(inner, recorder, failpoint, 0)
     }
 
-    /// The same, and one tick in so many is sent so late that its schedule was handed out to somebody else meanwhile.
+    /// The same, and one tick in so many is sent so late that its schedule was handed out to
+    /// somebody else meanwhile.
     pub fn with_late_ticks(inner: DynBroker, recorder: Recorder, failpoint: Option<Failpoint>, late_ticks: u32) -> Arc<Self> {
         Arc::new(RecordingBroker { inner, recorder, failpoint, turns: AtomicU32::new(0), late_ticks })
     }

@@ -74,7 +74,8 @@ pub struct Line {
     pub recovery_p50_ms: Option<u64>,
     /// 99 of 100.
     pub recovery_p99_ms: Option<u64>,
-    /// Half of all workers were at work again within so many milliseconds after the end of all harm.
+    /// Half of all workers were at work again within so many milliseconds after the end of all
+    /// harm.
     pub resume_p50_ms: Option<u64>,
     /// 99 of 100.
     pub resume_p99_ms: Option<u64>,
@@ -98,7 +99,8 @@ pub struct Line {
     resume_ms: Vec<u64>,
 }
 
-/// Runs of a row that did not hold, after which it is not run any more for the number of its harms alone.
+/// Runs of a row that did not hold, after which it is not run any more for the number of its harms
+/// alone.
 const FAILURES: usize = 10;
 
 const LOST: &[Invariant] = &[Invariant::NoLoss];

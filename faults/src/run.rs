@@ -45,7 +45,8 @@ impl Outcome {
         self.verdict.as_ref().err().or(self.unmet.as_ref())
     }
 
-    /// Why the run shows nothing, if its fault missed its moment. A promise that was broken counts all the same.
+    /// Why the run shows nothing, if its fault missed its moment. A promise that was broken counts
+    /// all the same.
     pub fn inconclusive(&self) -> Option<&str> {
         let kept = self.verdict.as_ref().map_or(true, |verdict| verdict.violations.is_empty());
         match self.problem() {
@@ -58,8 +59,8 @@ impl Outcome {
 /// How often an inconclusive run is repeated, each time with the next seed.
 pub const REPEATS: u64 = 3;
 
-/// Runs one row until a run is conclusive, at most [`REPEATS`] times more than once. `program` is the binary of this crate, which becomes the
-/// processes. All runs are told as they end.
+/// Runs one row until a run is conclusive, at most [`REPEATS`] times more than once. `program` is
+/// the binary of this crate, which becomes the processes. All runs are told as they end.
 pub async fn conclusively(row: &Row, column: Column, seed: u64, program: &Path, mut told: impl FnMut(&Outcome)) -> Outcome {
     let mut outcome = once(row, column, seed, program).await;
     told(&outcome);
@@ -93,7 +94,8 @@ pub async fn once(row: &Row, column: Column, seed: u64, program: &Path) -> Outco
     Outcome { seed, time: began.elapsed(), verdict, figures, disk_waits, histories, unmet }
 }
 
-/// Its steps are boxed: without optimization, their futures in one frame overflow the stack of a test.
+/// Its steps are boxed: without optimization, their futures in one frame overflow the stack of a
+/// test.
 async fn attempt(row: &Row, column: Column, seed: u64, program: &Path) -> Result<Ended, Unmet> {
     let mut bed = Box::pin(Bed::start(column, (row.setup)(), seed, program)).await.map_err(unmet)?;
     Box::pin((row.harm)(&mut bed)).await.map_err(unmet)?;

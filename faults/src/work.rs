@@ -1,4 +1,5 @@
-//! The jobs of the suite: each carries a plan of what its handler does, and writes down when it starts and ends.
+//! The jobs of the suite: each carries a plan of what its handler does, and writes down when it
+//! starts and ends.
 
 use std::time::Duration;
 
@@ -52,8 +53,8 @@ pub fn digest(key: u64, pad: &str) -> u64 {
     fnv(key.to_le_bytes().into_iter().chain(pad.bytes()))
 }
 
-/// The key of a stored envelope, if it is one of a job of the suite, and the digest of what it carries: of all its bytes, if it
-/// is not.
+/// The key of a stored envelope, if it is one of a job of the suite, and the digest of what it
+/// carries: of all its bytes, if it is not.
 pub fn key_and_digest(envelope: &[u8]) -> (Option<u64>, u64) {
     #[derive(Deserialize)]
     struct Payload {

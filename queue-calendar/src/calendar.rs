@@ -1,8 +1,10 @@
 //! Which instants an expression means in a time zone.
 //!
-//! - A *fixed* time (no `*` and no step in second, minute and hour) that falls into the gap when the clock is put forward ticks at the end
-//!   of the gap. One that comes twice when the clock is put back ticks once, the first time.
-//! - Any other time runs by real time: what falls into the gap does not exist, and what comes twice ticks twice.
+//! - A *fixed* time (no `*` and no step in second, minute and hour) that falls into the gap when
+//!   the clock is put forward ticks at the end of the gap. One that comes twice when the clock is
+//!   put back ticks once, the first time.
+//! - Any other time runs by real time: what falls into the gap does not exist, and what comes twice
+//!   ticks twice.
 
 use std::time::Duration;
 
@@ -20,7 +22,8 @@ pub struct Calendar {
     zone: TimeZone,
 }
 
-/// Between two changes of the clock of a zone. Some zones have four in a year; a search goes through a century of them at most.
+/// Between two changes of the clock of a zone. Some zones have four in a year; a search goes
+/// through a century of them at most.
 const REGIMES: usize = 500;
 
 impl Calendar {
@@ -65,7 +68,8 @@ impl Calendar {
         if !ticks(after_ms) {
             return None;
         }
-        // `next` grows with its argument: the last argument with a tick until then lies right before that tick.
+        // `next` grows with its argument: the last argument with a tick until then lies right
+        // before that tick.
         let (mut with, mut without) = (after_ms, until_ms);
         while without - with > 1 {
             let middle = with + (without - with) / 2;
@@ -99,7 +103,8 @@ impl Calendar {
         Some(instant.as_millisecond())
     }
 
-    /// Within each stretch of time in which the clock is not changed, local times are instants less a number.
+    /// Within each stretch of time in which the clock is not changed, local times are instants less
+    /// a number.
     fn next_real(&self, fields: &Fields, after_ms: i64) -> Option<i64> {
         let (mut from, mut itself) = (timestamp(after_ms)?, false);
         for _ in 0..REGIMES {
@@ -139,7 +144,8 @@ fn datetime(moment: Moment) -> Option<DateTime> {
     DateTime::new(i16::try_from(moment.year).ok()?, month, day, hour, part(moment.minute)?, part(moment.second)?, 0).ok()
 }
 
-/// How much later than its time a tick is made, below `most`: always the same for the same name and tick.
+/// How much later than its time a tick is made, below `most`: always the same for the same name and
+/// tick.
 pub fn jitter(name: &str, tick_ms: i64, most: Duration) -> i64 {
     let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
     if most == 0 {

@@ -1,4 +1,5 @@
-//! Which dates and times of day an expression means. There are no time zones here: every day has 24 hours.
+//! Which dates and times of day an expression means. There are no time zones here: every day has 24
+//! hours.
 
 use crate::field::Field;
 
@@ -11,7 +12,8 @@ pub struct Fields {
     pub(crate) day: Field,
     pub(crate) months: u64,
     pub(crate) weekday: Field,
-    /// Second, minute or hour has a `*` or a step: it runs by real time, also where the clock is put forward or back.
+    /// Second, minute or hour has a `*` or a step: it runs by real time, also where the clock is
+    /// put forward or back.
     pub(crate) interval: bool,
 }
 
@@ -26,7 +28,8 @@ pub(crate) struct Moment {
     pub(crate) second: u32,
 }
 
-/// So many years ahead a tick is searched for: a 29th of February that is a given weekday comes within 40.
+/// So many years ahead a tick is searched for: a 29th of February that is a given weekday comes
+/// within 40.
 const YEARS: i32 = 100;
 
 impl Fields {

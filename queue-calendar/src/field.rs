@@ -236,7 +236,8 @@ impl Item<'_> {
             let number = text.parse::<u32>().ok().filter(|number| (least..=greatest).contains(number));
             return number.ok_or_else(|| SyntaxError::new(place, format!("{one} is {least} to {greatest}")));
         }
-        // A range may begin with what is no number, and go on with another: the place is that of its first part.
+        // A range may begin with what is no number, and go on with another: the place is that of
+        // its first part.
         let (text, place) = match text.find('-') {
             Some(0) => ("", place.start..place.start),
             Some(end) => (&text[..end], place.start..place.start + end),

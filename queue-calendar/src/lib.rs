@@ -1,4 +1,5 @@
-//! When schedules tick: pure code, without a clock. `queue-macros` takes the syntax alone, `queue-core` the rest with the feature `zones`.
+//! When schedules tick: pure code, without a clock. `queue-macros` takes the syntax alone,
+//! `queue-core` the rest with the feature `zones`.
 //!
 //! | module | what it knows |
 //! |---|---|

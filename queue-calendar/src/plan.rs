@@ -1,4 +1,5 @@
-//! Which ticks are made now, which are skipped, and which comes next: a function of the stored next tick and of now.
+//! Which ticks are made now, which are skipped, and which comes next: a function of the stored next
+//! tick and of now.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -7,7 +8,8 @@ use crate::{
     policy::CatchUp,
 };
 
-/// A tick is on time if it is made within this time. Only a later one was missed, and falls under the catch-up policy.
+/// A tick is on time if it is made within this time. Only a later one was missed, and falls under
+/// the catch-up policy.
 pub const ON_TIME_MS: i64 = 10_000;
 
 /// So many ticks are counted one by one. Of more it is known that there were at least so many.

@@ -1,11 +1,13 @@
-//! What is done about ticks that were missed, and about a tick while the job of the last one has not ended.
+//! What is done about ticks that were missed, and about a tick while the job of the last one has
+//! not ended.
 
 use crate::syntax::SyntaxError;
 
 /// Most missed ticks that are made up for: the `n` of `all(n)`.
 pub const MOST_CAUGHT_UP: u32 = 1_000;
 
-/// What is done about ticks that nobody made in time, because no worker ran or the broker was out of reach.
+/// What is done about ticks that nobody made in time, because no worker ran or the broker was out
+/// of reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CatchUp {
     /// They are skipped.
@@ -50,7 +52,8 @@ impl std::fmt::Display for CatchUp {
     }
 }
 
-/// What a tick does while the job of the last tick has not ended. A job that waits for its retry has not ended; a parked or a dead one has.
+/// What a tick does while the job of the last tick has not ended. A job that waits for its retry
+/// has not ended; a parked or a dead one has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overlap {
     /// It makes its job.

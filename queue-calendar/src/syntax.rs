@@ -1,7 +1,7 @@
 //! An expression as text: the five or six fields of cron, `@hourly` and the like, and `@every 90s`.
 //!
-//! Whatever the text is, reading it takes time and memory in proportion to its length, which is bounded: a field is a set of at most 60
-//! numbers.
+//! Whatever the text is, reading it takes time and memory in proportion to its length, which is
+//! bounded: a field is a set of at most 60 numbers.
 
 use std::{fmt, ops::Range, time::Duration};
 

@@ -1,4 +1,5 @@
-//! The instants that expressions mean: expected ones, for the zones whose clocks do what others do not.
+//! The instants that expressions mean: expected ones, for the zones whose clocks do what others do
+//! not.
 #![cfg(feature = "zones")]
 
 use std::time::Duration;
@@ -38,7 +39,8 @@ fn a_fixed_time_in_the_gap_ticks_at_its_end_and_once() {
     // 02:00 to 03:00 does not exist on 29 March.
     check("30 2 * * *", "Europe/Berlin", "2026-03-27T12:00:00Z", &["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]);
     check("0 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", &["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"]);
-    // Both times of the list lie in the gap, and its end is one instant, which is also that of 03:00.
+    // Both times of the list lie in the gap, and its end is one instant, which is also that of
+    // 03:00.
     check("0,30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", &["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"]);
     check(
         "0,30 2,3 * * *",
@@ -110,7 +112,8 @@ fn leap_days_and_last_workdays_come_when_they_do() {
         &["2026-01-30T17:00:00Z", "2026-02-27T17:00:00Z", "2026-03-31T16:00:00Z"],
     );
     check("0 18 L * *", "UTC", "2028-02-01T00:00:00Z", &["2028-02-29T18:00:00Z", "2028-03-31T18:00:00Z"]);
-    // The 15th was a Sunday in February and March 2026; the 1st a Sunday too, whose nearest workday of the month is the 2nd.
+    // The 15th was a Sunday in February and March 2026; the 1st a Sunday too, whose nearest workday
+    // of the month is the 2nd.
     check("0 0 15W * *", "UTC", "2026-02-01T00:00:00Z", &["2026-02-16T00:00:00Z", "2026-03-16T00:00:00Z", "2026-04-15T00:00:00Z"]);
     check("0 0 1W * *", "UTC", "2026-07-31T00:00:00Z", &["2026-08-03T00:00:00Z", "2026-09-01T00:00:00Z"]);
     check("0 0 * * FRI#L", "UTC", "2026-01-01T00:00:00Z", &["2026-01-30T00:00:00Z", "2026-02-27T00:00:00Z"]);

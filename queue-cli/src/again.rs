@@ -45,7 +45,8 @@ fn every(text: &str) -> Result<Duration, String> {
 }
 
 impl Again {
-    /// Prints once, or until the person has seen enough. An outage of the broker is told, and waited for.
+    /// Prints once, or until the person has seen enough. An outage of the broker is told, and
+    /// waited for.
     pub(super) async fn print(self, answer: impl AsyncFn() -> Result<(), Failure>) -> Result<(), Failure> {
         let Some(every) = self.watch else { return answer().await };
         let stop = asked_to_stop();
@@ -102,21 +103,22 @@ struct Screen {
 }
 
 impl Screen {
-    /// The text that shows an answer on a terminal of this many columns and rows. An empty answer, of a
-    /// broker that cannot be reached, leaves the last one on the screen.
+    /// The text that shows an answer on a terminal of this many columns and rows. An empty answer,
+    /// of a broker that cannot be reached, leaves the last one on the screen.
     fn next(&mut self, answer: String, (columns, rows): (usize, usize)) -> String {
         let is_first = !std::mem::replace(&mut self.is_begun, true);
         if !answer.is_empty() {
             self.last = answer;
         }
-        // Each line takes the place of the old one, whose rest goes; what is below the last goes too. The screen is never empty in between.
+        // Each line takes the place of the old one, whose rest goes; what is below the last goes
+        // too. The screen is never empty in between.
         let clears = if is_first { "\u{1b}[2J" } else { "" };
         format!("{clears}\u{1b}[H{}\u{1b}[J", fitting(&self.last, columns, rows).replace('\n', "\u{1b}[K\n"))
     }
 }
 
-/// The part of an answer that a terminal has room for: a line that is wrapped, or a row below the last, would move the others. The last row
-/// is left to standard error.
+/// The part of an answer that a terminal has room for: a line that is wrapped, or a row below the
+/// last, would move the others. The last row is left to standard error.
 fn fitting(answer: &str, columns: usize, rows: usize) -> String {
     let (lines, room) = (answer.lines().count(), rows.saturating_sub(1).max(2));
     let shown = if lines > room { room - 1 } else { lines };

@@ -1,4 +1,5 @@
-//! The output of commands that change several things: a line for each, or with `--json` an object with one list.
+//! The output of commands that change several things: a line for each, or with `--json` an object
+//! with one list.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,8 @@ use super::{
     output::{plain, print, print_json},
 };
 
-/// Does it to each, until one is refused: a line and a row of those before are printed all the same.
+/// Does it to each, until one is refused: a line and a row of those before are printed all the
+/// same.
 pub(super) async fn each<T>(
     name: &str,
     items: &[T],

@@ -20,7 +20,8 @@ use super::commands::Command;
 // Not documentation: it would become the text of `--help`.
 #[derive(Debug, clap::Parser)]
 pub(super) struct Args {
-    /// The broker: sqlite://FILE, redis://HOST[:PORT][/DB], redis+sentinel://HOST,HOST/SERVICE, redis+cluster://HOST,HOST, rediss… for TLS [default: $QUEUE_URL, else sqlite://queue.db]
+    /// The broker: sqlite://FILE, redis://HOST[:PORT][/DB], redis+sentinel://HOST,HOST/SERVICE,
+    /// redis+cluster://HOST,HOST, rediss… for TLS [default: $QUEUE_URL, else sqlite://queue.db]
     #[arg(long, global = true, value_name = "URL")]
     url: Option<String>,
     #[command(subcommand)]
@@ -50,10 +51,12 @@ pub(super) struct EnqueueArgs {
     /// Start the job at this time, as in `2030-01-31T08:00:00Z`
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "delay")]
     pub(super) at: Option<SystemTime>,
-    /// Give the job this id; enqueuing the id again with the same task and parameters stores no second job
+    /// Give the job this id; enqueuing the id again with the same task and parameters stores no
+    /// second job
     #[arg(long, value_name = "ID")]
     pub(super) id: Option<String>,
-    /// Give the job this unique key, instead of the one derived from its parameters: no second job is stored while another job holds the key
+    /// Give the job this unique key, instead of the one derived from its parameters: no second job
+    /// is stored while another job holds the key
     #[arg(long, value_name = "KEY")]
     pub(super) unique_key: Option<String>,
     /// Put the job into this group, instead of the one derived from a parameter

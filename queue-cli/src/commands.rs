@@ -132,7 +132,8 @@ Exit codes:
         #[command(subcommand)]
         command: KeysCommand,
     },
-    /// List topics and the progress of their subscriptions; publish and read events; set the retention
+    /// List topics and the progress of their subscriptions; publish and read events; set the
+    /// retention
     #[command(after_help = "Examples:
   {bin} topics list
   {bin} topics show orders
@@ -162,7 +163,8 @@ Exit codes:
     #[cfg(feature = "dashboard")]
     #[command(after_help = super::dashboard::HELP)]
     Dashboard(super::dashboard::DashboardArgs),
-    /// Print the SQL of the outbox tables, which commit jobs with the data of an application; list and repair their rows
+    /// Print the SQL of the outbox tables, which commit jobs with the data of an application; list
+    /// and repair their rows
     #[command(after_help = "Examples:
   {bin} outbox init --dialect postgres > migrations/0007_queue_outbox.sql
   {bin} outbox list --database postgres://shop@db/shop
@@ -204,7 +206,8 @@ pub(super) async fn carry_out(url: Option<String>, command: Command, has_tasks: 
             jobs::jobs(&look().await?, command).await?;
         }
         Command::Schedules { command: SchedulesCommand::Add(args) } => {
-            // What is wrong with the command is told before the broker is reached for. A program without tasks takes any.
+            // What is wrong with the command is told before the broker is reached for. A program
+            // without tasks takes any.
             let registry = Registry::linked();
             let known = registry.tasks().next().is_some().then_some(&registry);
             let schedule = schedules::described(known, &args)?;

@@ -43,7 +43,8 @@ impl From<Condition> for Shown {
     }
 }
 
-/// Why the write-ahead log is large. A command reads the file for a moment only, and does not name itself.
+/// Why the write-ahead log is large. A command reads the file for a moment only, and does not name
+/// itself.
 fn large_log(condition: &Condition) -> Option<String> {
     let mut others = condition.clone();
     others.readers.retain(|process| *process != std::process::id());

@@ -37,16 +37,19 @@ pub(super) struct DashboardArgs {
     /// Read the token from this file, at least 16 characters
     #[arg(long, value_name = "FILE", conflicts_with = "insecure_no_auth")]
     token_file: Option<PathBuf>,
-    /// Require no token; only on a loopback address. Every program and user of this machine can then use the dashboard
+    /// Require no token; only on a loopback address. Every program and user of this machine can
+    /// then use the dashboard
     #[arg(long)]
     insecure_no_auth: bool,
-    /// Also accept this host name besides localhost, with the port in the browser's address bar if a proxy replaces the header Host; repeat the option for several
+    /// Also accept this host name besides localhost, with the port in the browser's address bar if
+    /// a proxy replaces the header Host; repeat the option for several
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
     /// The path under which browsers see the dashboard behind a proxy, such as /ops/queue
     #[arg(long, value_name = "PATH", default_value = "")]
     base: String,
-    /// Also hide the values of fields with this name, besides those that look like secrets; repeat the option for several
+    /// Also hide the values of fields with this name, besides those that look like secrets; repeat
+    /// the option for several
     #[arg(long, value_name = "FIELD")]
     hide: Vec<String>,
 }

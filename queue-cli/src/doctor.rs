@@ -78,7 +78,8 @@ impl Problem {
 }
 
 pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCode, Failure> {
-    // The connection was made, so that version, role, credentials, schema and eviction policy are as they should be.
+    // The connection was made, so that version, role, credentials, schema and eviction policy are
+    // as they should be.
     let inspector = client.inspector();
     let info = client.info();
     let durability = inspector.durability().await?;
@@ -136,8 +137,8 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
     Ok(if sick { Exit::Sick.into() } else { ExitCode::SUCCESS })
 }
 
-/// The queues to look through. Where the list of all queues cannot be read, that is a fault, and only a queue that was named is looked
-/// through.
+/// The queues to look through. Where the list of all queues cannot be read, that is a fault, and
+/// only a queue that was named is looked through.
 async fn queues_of(client: &Client, args: &DoctorArgs, problems: &mut Vec<Problem>) -> Result<Vec<String>, Failure> {
     let broken = client.inspector().audit_queues(args.repair).await?;
     let way_out = (!args.repair).then_some("`doctor --repair` renames it");
@@ -293,7 +294,8 @@ fn waiting(stats: &QueueStats) -> u64 {
     [JobState::Ready, JobState::Scheduled, JobState::Retry].map(|state| stats.count(state)).iter().sum()
 }
 
-/// A queue with jobs that no live worker serves. The jobs of the last worker stay active until another one reclaims them.
+/// A queue with jobs that no live worker serves. The jobs of the last worker stay active until
+/// another one reclaims them.
 fn unserved(queue: &str, stats: &QueueStats) -> Option<Problem> {
     let (waiting, running) = (waiting(stats), stats.count(JobState::Active));
     if stats.lanes > 0 || waiting + running == 0 {
@@ -339,7 +341,8 @@ async fn waits_long(inspector: &Inspector, queue: &str, oldest: Duration) -> que
 
 const FOR_A_SLOT: (&str, &str) = ("for a free slot", "start more workers, or check how long its jobs take");
 
-/// For what ready jobs wait, and the command that helps. `None`: jobs that wait for this are not ready.
+/// For what ready jobs wait, and the command that helps. `None`: jobs that wait for this are not
+/// ready.
 fn why_long(reason: &str) -> Option<(&'static str, &'static str)> {
     Some(match reason {
         "behind" => FOR_A_SLOT,
@@ -365,8 +368,8 @@ fn why_long(reason: &str) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// Jobs that stopping workers have returned again and again. Such a job goes to the head of its line and starts soon: all jobs that run are looked at,
-/// and the first that wait.
+/// Jobs that stopping workers have returned again and again. Such a job goes to the head of its
+/// line and starts soon: all jobs that run are looked at, and the first that wait.
 async fn returned(inspector: &Inspector, queue: &str, stats: &QueueStats) -> queue_core::Result<Option<Problem>> {
     if stats.total(Counter::Returned) + stats.total(Counter::Reclaimed) < u64::from(RETURNED_OFTEN) {
         return Ok(None);

@@ -55,7 +55,8 @@ pub(super) struct EditArgs {
     /// Take it out of its group
     #[arg(long, conflicts_with = "group")]
     no_group: bool,
-    /// The number of failures after which the job becomes a dead letter, previous ones included; 1 means no retry
+    /// The number of failures after which the job becomes a dead letter, previous ones included; 1
+    /// means no retry
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
     /// Change it only if it still has this version, which --dry-run prints

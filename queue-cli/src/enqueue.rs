@@ -12,7 +12,8 @@ use super::{
     tasks,
 };
 
-/// Longest JSON taken from standard input: no payload of the allowed size is longer, written sensibly.
+/// Longest JSON taken from standard input: no payload of the allowed size is longer, written
+/// sensibly.
 const STDIN_MAX: u64 = 8 * 1024 * 1024;
 
 /// The job that the arguments describe.
@@ -21,7 +22,8 @@ pub(super) fn job(registry: &Registry, args: &EnqueueArgs) -> Result<RawJob, Fai
     with_options(RawJob::from_json(task, &json(args)?)?, args)
 }
 
-/// The same in a program that does not have the task: its parameters are not checked, and its queue is not known.
+/// The same in a program that does not have the task: its parameters are not checked, and its queue
+/// is not known.
 pub(super) fn job_by_name(args: &EnqueueArgs) -> Result<RawJob, Failure> {
     if args.queue.is_none() {
         let way_out = "name it with --queue, or use the worker binary of your application";
@@ -117,7 +119,8 @@ pub(super) fn check_once<'a>(option: &str, names: impl Iterator<Item = &'a Strin
     Ok(())
 }
 
-/// A job that names its limits itself: its cost is compared with what is stored of them. Where nothing is, or the broker does not answer, the enqueue says what there is to say.
+/// A job that names its limits itself: its cost is compared with what is stored of them. Where
+/// nothing is, or the broker does not answer, the enqueue says what there is to say.
 async fn check_cost(client: &Client, job: &RawJob, args: &EnqueueArgs) -> Result<(), Failure> {
     let Some(cost) = args.cost.filter(|_| !args.limit.is_empty()) else { return Ok(()) };
     for limit in client.inspector().limits(job.its_queue()).await.unwrap_or_default() {

@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::output::print_stderr;
 
-/// What a script can tell apart. The numbers are documented in docs/command-line.md and never change.
+/// What a script can tell apart. The numbers are documented in docs/command-line.md and never
+/// change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// It is done.

@@ -130,7 +130,8 @@ pub(super) struct ClearArgs {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct SetArgs {
-    /// The queue and the group; `QUEUE/*` sets the default of all groups, `QUEUE/-` the weight of jobs without a group
+    /// The queue and the group; `QUEUE/*` sets the default of all groups, `QUEUE/-` the weight of
+    /// jobs without a group
     #[arg(value_name = "QUEUE/GROUP")]
     group: Address,
     /// How often it is served compared with a group of weight 1; 1 to 1000
@@ -142,7 +143,8 @@ pub(super) struct SetArgs {
     /// Most ready jobs of it; an enqueue beyond that is rejected
     #[arg(long, value_name = "N")]
     max_size: Option<u64>,
-    /// any, ordered (one at a time; a job that waits for its retry blocks the group), skip_failed (one at a time; a job that waits for its retry lets the next one start)
+    /// any, ordered (one at a time; a job that waits for its retry blocks the group), skip_failed
+    /// (one at a time; a job that waits for its retry lets the next one start)
     #[arg(long, value_name = "ORDER", value_parser = GroupOrder::from_str)]
     order: Option<GroupOrder>,
     /// Remove the settings made before, including a pause
@@ -156,7 +158,8 @@ fn queue(name: &str) -> Result<String, queue_core::Error> {
     check_queue(name).map(|()| name.to_owned())
 }
 
-/// A group by its name. `*` and `-` are no groups: `groups set` takes them for all groups, and for the jobs without one.
+/// A group by its name. `*` and `-` are no groups: `groups set` takes them for all groups, and for
+/// the jobs without one.
 fn one_group(address: &str) -> Result<Address<GroupName>, String> {
     let refused = |problem: &str| Err(problem.to_owned());
     Address::read(address, |name| match name {

@@ -29,7 +29,8 @@ use super::{
 
 #[derive(Debug, Subcommand)]
 pub(super) enum JobsCommand {
-    /// List jobs in the order in which they will start or have ended (jobs of groups and limits come last)
+    /// List jobs in the order in which they will start or have ended (jobs of groups and limits
+    /// come last)
     #[command(after_help = "Examples:
   {bin} jobs list                              the first of every state
   {bin} jobs list --state dead --queue orders
@@ -157,7 +158,9 @@ Exit codes: 0 all are done; 3 no such job, or the job or its result was not kept
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArgs {
-    /// Only jobs that match: FIELD=VALUE, FIELD~PART, != and !~. Fields: task, state, queue, id, priority, error, failure, reason, note, payload, host, release, unique, group, waiting, header.NAME, tag.NAME; attempts>=3, older=2d, newer=1h
+    /// Only jobs that match: FIELD=VALUE, FIELD~PART, != and !~. Fields: task, state, queue, id,
+    /// priority, error, failure, reason, note, payload, host, release, unique, group, waiting,
+    /// header.NAME, tag.NAME; attempts>=3, older=2d, newer=1h
     #[arg(value_name = "FILTER")]
     pub(super) filter: Vec<String>,
     /// The same as an option, as for commands with --all
@@ -175,7 +178,8 @@ pub(super) struct ListArgs {
     /// How many jobs of each queue and state to skip
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) offset: u64,
-    /// Stop after this time, and report how many jobs were examined; the default is 1m with a filter, and none without
+    /// Stop after this time, and report how many jobs were examined; the default is 1m with a
+    /// filter, and none without
     #[arg(long, value_name = "DURATION", value_parser = super::args::duration)]
     pub(super) timeout: Option<Duration>,
     #[command(flatten)]

@@ -35,7 +35,8 @@ pub(super) enum KeysCommand {
         #[command(flatten)]
         format: Format,
     },
-    /// Release a key from the job that holds it, so that another job with this key can be enqueued; the job continues
+    /// Release a key from the job that holds it, so that another job with this key can be enqueued;
+    /// the job continues
     #[command(after_help = "Examples:
   {bin} keys release orders/4f1d0c2e9b7a63d5801fb2c4e6a79d35    as `jobs show` prints it
   {bin} jobs list 'unique=shop-7'                               which jobs have a key")]

@@ -1,9 +1,9 @@
 //! The command line: the commands of the program `queue`, and of worker binaries, which add `work`
 //! (`queue_worker::run`).
 //!
-//! `args` reads the arguments, `commands` lists the commands, one file per noun carries them out, `output` writes tables
-//! and JSON, and `exit` converts errors into exit codes. All commands use only [`Client`](queue_core::Client) and
-//! [`Inspector`](queue_core::inspect::Inspector).
+//! `args` reads the arguments, `commands` lists the commands, one file per noun carries them out,
+//! `output` writes tables and JSON, and `exit` converts errors into exit codes. All commands use
+//! only [`Client`](queue_core::Client) and [`Inspector`](queue_core::inspect::Inspector).
 
 mod address;
 mod again;

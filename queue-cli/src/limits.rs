@@ -51,7 +51,8 @@ pub(super) enum LimitsCommand {
         #[command(flatten)]
         format: Format,
     },
-    /// Set a limit at run time; it overrides the declared one from the next claim on, until it is removed
+    /// Set a limit at run time; it overrides the declared one from the next claim on, until it is
+    /// removed
     #[command(after_help = "Examples:
   {bin} limits set orders/stripe --concurrency 4
   {bin} limits set orders/stripe --rate 100/1m --burst 20

@@ -87,7 +87,8 @@ impl Log {
     }
 }
 
-/// The hook of the standard library writes to standard error itself, and waits there with the lock that the next panic needs.
+/// The hook of the standard library writes to standard error itself, and waits there with the lock
+/// that the next panic needs.
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let text = panic.payload().downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.payload().downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message");

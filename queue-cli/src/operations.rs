@@ -158,7 +158,8 @@ fn show(operation: &Operation, format: &Format) -> Result<(), Failure> {
     Ok(print(text.split_once('\n').map_or("", |(_, rows)| rows))?)
 }
 
-/// Looks, starts, or starts and follows it to its end, as a person has asked for. `None`: there is nothing more to say.
+/// Looks, starts, or starts and follows it to its end, as a person has asked for. `None`: there is
+/// nothing more to say.
 pub(super) async fn begin(
     inspector: &Inspector,
     queue: &str,

@@ -1,4 +1,5 @@
-//! `outbox`: the tables by which jobs commit with the data of an application, and what is in them. Only the database is needed, and no broker.
+//! `outbox`: the tables by which jobs commit with the data of an application, and what is in them.
+//! Only the database is needed, and no broker.
 
 use clap::Subcommand;
 use queue_outbox::{Dialect, Error, OutboxChange, OutboxQueue, OutboxRow, OutboxRowId, Relay};
@@ -78,7 +79,8 @@ Rows are written as `outbox list --queue` shows them: the number and the id of t
         #[command(flatten)]
         format: Format,
     },
-    /// Take back a request that is in flight at a broker which does not come back, so that its rows are sent to another one
+    /// Take back a request that is in flight at a broker which does not come back, so that its rows
+    /// are sent to another one
     #[command(after_help = "Examples:
   {bin} outbox release --database postgres://shop@db/shop mail --yes
 

@@ -40,7 +40,8 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// What to print of a part: an empty line is between two answers, and an answer without a text is none.
+    /// What to print of a part: an empty line is between two answers, and an answer without a text
+    /// is none.
     fn part<'a>(&mut self, text: &'a str) -> Cow<'a, str> {
         if text.is_empty() {
             return Cow::Borrowed(text);
@@ -61,7 +62,8 @@ tokio::task_local! {
     static PLACE: Cell<Place>;
 }
 
-/// Prints what this work prints below the answers before it. The place of the next answer is the one that is given back.
+/// Prints what this work prints below the answers before it. The place of the next answer is the
+/// one that is given back.
 pub(super) async fn below<T>(place: Place, work: impl Future<Output = T>) -> (T, Place) {
     PLACE
         .scope(Cell::new(place), async {
@@ -96,7 +98,8 @@ pub(super) fn write(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Prints a line on standard error, without what a terminal would obey. Who has closed it does not want to know.
+/// Prints a line on standard error, without what a terminal would obey. Who has closed it does not
+/// want to know.
 pub(super) fn print_stderr(line: &str) {
     let line = &without_control_characters(line);
     if SAID.try_with(|said| said.borrow_mut().stderr.extend([line, "\n"])).is_err() {
@@ -109,7 +112,8 @@ pub(super) fn print_json(value: &impl Serialize) -> io::Result<()> {
     print(&serde_json::to_string_pretty(value).map_err(io::Error::other)?)
 }
 
-/// A table without lines, which fits the terminal. Columns whose heading begins with `#` hold numbers, and are set to the right.
+/// A table without lines, which fits the terminal. Columns whose heading begins with `#` hold
+/// numbers, and are set to the right.
 pub(super) fn table<R: IntoIterator<Item = String>>(headings: &[impl AsRef<str>], rows: impl IntoIterator<Item = R>) -> String {
     let columns = if io::stdout().is_terminal() { size().0 } else { usize::MAX };
     table_within(columns, headings, rows)
@@ -193,7 +197,8 @@ pub(super) fn exact(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()
 }
 
-/// A time of the broker's in UTC, to the millisecond. Years after 9999 have no such form and are left out.
+/// A time of the broker's in UTC, to the millisecond. Years after 9999 have no such form and are
+/// left out.
 pub(super) fn utc(time: SystemTime) -> Option<String> {
     const LAST: Duration = Duration::from_millis(253_402_300_799_999);
     let since = time.duration_since(UNIX_EPOCH).ok().filter(|since| *since <= LAST)?;

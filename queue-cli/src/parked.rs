@@ -24,7 +24,8 @@ pub(super) struct Parked {
     releases: Vec<String>,
     /// If their task is paused: by whom, why and until when.
     pause: Option<Pause>,
-    /// The live workers that have their task: those that serve the queue, or else those that do not.
+    /// The live workers that have their task: those that serve the queue, or else those that do
+    /// not.
     workers: Vec<String>,
     /// Whether these serve the queue: they take the jobs with their next free slot.
     served: bool,

@@ -18,7 +18,8 @@ pub(super) struct PauseArgs {
     /// The reason, which is shown until the pause ends
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     reason: String,
-    /// The end of the pause, by the broker's clock: a duration (`30m`), a time of day (`09:00`, UTC) or a time (`2030-01-31T08:00:00Z`)
+    /// The end of the pause, by the broker's clock: a duration (`30m`), a time of day (`09:00`,
+    /// UTC) or a time (`2030-01-31T08:00:00Z`)
     #[arg(long, value_name = "TIME", value_parser = until)]
     until: Option<Until>,
 }

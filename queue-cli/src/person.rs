@@ -12,7 +12,8 @@ pub(super) fn name() -> String {
     ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(|name| env::var(name).ok().filter(|name| !name.is_empty())).unwrap_or_default()
 }
 
-/// Prints what will happen, and asks. On a terminal, `yes` confirms; elsewhere the option `--yes` does.
+/// Prints what will happen, and asks. On a terminal, `yes` confirms; elsewhere the option `--yes`
+/// does.
 pub(super) fn confirm(yes: bool, what: &str) -> Result<(), Failure> {
     if yes {
         return Ok(());

@@ -64,7 +64,8 @@ pub(super) enum QueuesCommand {
         #[command(flatten)]
         format: Format,
     },
-    /// Remove all waiting jobs: ready, scheduled, held and parked jobs, and jobs that wait for a retry; running jobs continue
+    /// Remove all waiting jobs: ready, scheduled, held and parked jobs, and jobs that wait for a
+    /// retry; running jobs continue
     #[command(after_help = "Examples:
   {bin} queues drain mail --dry-run
   {bin} queues drain mail --yes --reason 'a wrong import'
@@ -103,8 +104,8 @@ enqueue to it make it anew.")]
 /// How many queues are asked at the same time.
 const ASKED: usize = 32;
 
-/// A queue that cannot be read, because another program wrote to one of its keys, or because its server is out of reach. The other queues are
-/// shown without it.
+/// A queue that cannot be read, because another program wrote to one of its keys, or because its
+/// server is out of reach. The other queues are shown without it.
 #[derive(Debug, Serialize)]
 pub(super) struct Unreadable {
     queue: String,
@@ -147,7 +148,8 @@ pub(super) async fn figures(client: &Client, queues: Vec<String>) -> Result<(Vec
     for_each_queue(queues, async |queue| inspector.stats(queue).await).await
 }
 
-/// What is asked of each queue, of many at the same time: those of a server that does not answer are waited for once.
+/// What is asked of each queue, of many at the same time: those of a server that does not answer
+/// are waited for once.
 pub(super) async fn for_each_queue<T>(
     queues: Vec<String>,
     ask: impl AsyncFn(&str) -> Result<T, Error>,
@@ -164,7 +166,8 @@ pub(super) async fn for_each_queue<T>(
     Ok((told, unreadable))
 }
 
-/// The queues that can be read, of one or all, and the others. One that was named is looked at by whoever asks.
+/// The queues that can be read, of one or all, and the others. One that was named is looked at by
+/// whoever asks.
 pub(super) async fn readable(client: &Client, queue: Option<&str>) -> Result<(Vec<String>, Vec<Unreadable>), Failure> {
     let queues = chosen(client, queue).await?;
     if queues.len() < 2 {

@@ -26,7 +26,8 @@ pub(super) struct Select {
     /// All jobs of a state, or that match --where
     #[arg(long)]
     pub(super) all: bool,
-    /// The states, separated by commas, with --all; the default is all states that --where matches. For `requeue`, the default is dead unless --where names states
+    /// The states, separated by commas, with --all; the default is all states that --where matches.
+    /// For `requeue`, the default is dead unless --where names states
     #[arg(long, requires = "all", value_name = "STATE", value_delimiter = ',', value_parser = state_parser())]
     pub(super) state: Vec<JobState>,
     /// Only jobs of this queue, with --all
@@ -71,7 +72,8 @@ pub(super) async fn delete(client: &Client, select: &Select, asks: bool) -> Resu
     if select.all { all(client, &inspector, Change::Delete, select, asks).await } else { named(&inspector, Change::Delete, select).await }
 }
 
-/// Tells how many jobs there are in these queues, and waits for a yes. Gives the queues that have any: no other may lose one.
+/// Tells how many jobs there are in these queues, and waits for a yes. Gives the queues that have
+/// any: no other may lose one.
 async fn confirmed(
     inspector: &Inspector,
     queues: &[String],
@@ -229,7 +231,8 @@ struct Total {
     operation: Option<Operation>,
 }
 
-/// An operation of each queue that has such jobs, one after the other; `asks`: once a person has confirmed it.
+/// An operation of each queue that has such jobs, one after the other; `asks`: once a person has
+/// confirmed it.
 async fn all(client: &Client, inspector: &Inspector, change: Change, select: &Select, asks: bool) -> Result<(), Failure> {
     let which = Which::of(change, select)?;
     let (mut totals, mut looked) = (Vec::new(), Vec::new());

@@ -94,7 +94,8 @@ MON, JAN, L (last day), W (workday) and # (MON#1, FRI#L) are read.")]
         #[command(flatten)]
         format: Format,
     },
-    /// Create the jobs of all ticks in a time range; jobs that exist, or were backfilled within 24 hours, are not created again
+    /// Create the jobs of all ticks in a time range; jobs that exist, or were backfilled within 24
+    /// hours, are not created again
     #[command(after_help = "Examples:
   {bin} schedules backfill reports/nightly --from 2026-03-01T00:00:00Z --to 2026-03-07T00:00:00Z")]
     Backfill {
@@ -109,7 +110,8 @@ MON, JAN, L (last day), W (workday) and # (MON#1, FRI#L) are read.")]
         #[command(flatten)]
         format: Format,
     },
-    /// Remove schedules; their jobs stay. A declared schedule is created again within a minute: pause it instead
+    /// Remove schedules; their jobs stay. A declared schedule is created again within a minute:
+    /// pause it instead
     #[command(after_help = "Examples:
   {bin} schedules remove reports/nightly")]
     Remove {
@@ -173,7 +175,8 @@ fn catch_up(text: &str) -> Result<CatchUp, String> {
     CatchUp::parse(text).map_err(|error| error.problem)
 }
 
-/// The schedule that the arguments describe. `registry`: the tasks of this program; without them parameters are not checked.
+/// The schedule that the arguments describe. `registry`: the tasks of this program; without them
+/// parameters are not checked.
 pub(super) fn described(registry: Option<&Registry>, args: &AddArgs) -> Result<Schedule, Failure> {
     let mut job = match registry {
         Some(registry) => RawJob::from_json(tasks::find(registry, &args.task)?, &args.args)?,

@@ -69,7 +69,8 @@ impl QueueStatus {
 pub(super) struct StatusArgs {
     #[command(flatten)]
     of: QueueArgs,
-    /// Print the history of the last hour, or of a time such as `24h`: by minute up to two hours, by hour beyond
+    /// Print the history of the last hour, or of a time such as `24h`: by minute up to two hours,
+    /// by hour beyond
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1h", value_parser = history::span)]
     history: Option<HistorySpan>,
     #[command(flatten)]

@@ -1,4 +1,5 @@
-//! A signal ends every command, also as the first process of a container, for which the system ends nothing by itself.
+//! A signal ends every command, also as the first process of a container, for which the system ends
+//! nothing by itself.
 
 use std::{
     process,
@@ -23,7 +24,8 @@ static STOPPED: LazyLock<CancellationToken> = LazyLock::new(CancellationToken::n
 /// Whether the command ends in order when it is told to.
 static ENDS: AtomicBool = AtomicBool::new(false);
 
-/// Ends this process at a signal, until what it returns is dropped: at once, with the code of a shell, unless the command listens with `asked_to_stop`.
+/// Ends this process at a signal, until what it returns is dropped: at once, with the code of a
+/// shell, unless the command listens with `asked_to_stop`.
 ///
 /// # Errors
 /// When the system gives no thread, or does not report its signals.

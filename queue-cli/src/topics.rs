@@ -95,7 +95,8 @@ Events that it has read stay in its queue; `jobs cancel --all --queue billing@or
         #[arg(value_name = "SUBSCRIPTION@TOPIC")]
         subscription: Named,
     },
-    /// Rewind a subscription: it reads all events from a position on again, including handled events
+    /// Rewind a subscription: it reads all events from a position on again, including handled
+    /// events
     #[command(after_help = "Examples:
   {bin} topics rewind billing@orders --to start --dry-run                 print how many events and jobs are affected
   {bin} topics rewind billing@orders --to 2026-01-31T12:00:00Z --yes
@@ -139,7 +140,8 @@ pub(super) struct PublishArgs {
     /// An id for deduplication: each subscription gets it once
     #[arg(long)]
     id: Option<String>,
-    /// Add a tag to its jobs, to find them with the filter tag.NAME=VALUE; repeat the option for several
+    /// Add a tag to its jobs, to find them with the filter tag.NAME=VALUE; repeat the option for
+    /// several
     #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
     tag: Vec<(String, String)>,
     #[command(flatten)]
@@ -278,7 +280,8 @@ pub(super) async fn topics(client: &Client, command: TopicsCommand) -> Result<()
     }
 }
 
-/// An event may be published, and a subscription made, before a topic is there. Its name may be misspelled, too.
+/// An event may be published, and a subscription made, before a topic is there. Its name may be
+/// misspelled, too.
 async fn tell_if_new(client: &Client, topic: &str) -> Result<(), Failure> {
     let known = client.broker().topics().await?;
     if !known.iter().any(|known| **known == *topic) {
@@ -289,7 +292,8 @@ async fn tell_if_new(client: &Client, topic: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses an event that this program does not know, where it knows events of this topic, or of a name like it.
+/// Refuses an event that this program does not know, where it knows events of this topic, or of a
+/// name like it.
 pub(super) fn check(registry: &Registry, command: &TopicsCommand) -> Result<(), Failure> {
     let TopicsCommand::Publish(PublishArgs { topic, event, .. }) = command else { return Ok(()) };
     let heard = registry.tasks().filter_map(|task| Some((subscription_at(task.queue)?.1, task.name)));

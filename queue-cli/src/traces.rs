@@ -1,4 +1,5 @@
-//! The export of spans to a collector of OpenTelemetry, by its protocol OTLP over HTTP. The variables are those of OpenTelemetry.
+//! The export of spans to a collector of OpenTelemetry, by its protocol OTLP over HTTP. The
+//! variables are those of OpenTelemetry.
 
 use std::{path::Path, time::Duration};
 
@@ -15,7 +16,8 @@ use super::{
 /// Where spans go. Without one of these variables none are exported.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 
-/// What is exported: the spans of the application and of the queue, with the calls to the broker that belong to one of them.
+/// What is exported: the spans of the application and of the queue, with the calls to the broker
+/// that belong to one of them.
 const EXPORTED: &str = "info,queue_core::observe=debug";
 
 /// A part of the program's subscriber.
@@ -41,7 +43,8 @@ impl Traces {
         Ok(Some((Traces(provider), layer.boxed())))
     }
 
-    /// Exports what is left, within the time that a program has for its end. What cannot be exported is lost, which is told.
+    /// Exports what is left, within the time that a program has for its end. What cannot be
+    /// exported is lost, which is told.
     pub(super) async fn end(self) {
         // It waits for the thread that exports.
         let ended = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(LAST_SPANS)).await;
@@ -51,7 +54,8 @@ impl Traces {
     }
 }
 
-/// The name of the service is that of the program, unless `OTEL_SERVICE_NAME` or `OTEL_RESOURCE_ATTRIBUTES` say otherwise.
+/// The name of the service is that of the program, unless `OTEL_SERVICE_NAME` or
+/// `OTEL_RESOURCE_ATTRIBUTES` say otherwise.
 fn resource() -> Resource {
     let named = ["OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"].iter().any(|variable| {
         std::env::var(variable).is_ok_and(|value| *variable == "OTEL_SERVICE_NAME" && !value.is_empty() || value.contains("service.name="))

@@ -8,8 +8,9 @@ use tempfile::TempDir;
 #[cfg(target_os = "linux")]
 const ROOM: u64 = 1 << 30;
 
-/// A folder of a test, in memory where the system has a file system there with a GiB of room, from which libraries can be loaded. A disk
-/// that stalls delays whatever a test measures, and is not what it tests: tests of a disk use [`on_disk`].
+/// A folder of a test, in memory where the system has a file system there with a GiB of room, from
+/// which libraries can be loaded. A disk that stalls delays whatever a test measures, and is not
+/// what it tests: tests of a disk use [`on_disk`].
 ///
 /// # Panics
 /// When it cannot be made.
@@ -17,7 +18,8 @@ pub fn folder() -> TempDir {
     TempDir::new_in(root()).expect("a temporary folder can be made")
 }
 
-/// A folder of a test that is about durability, a full disk or the like, or that writes more than fits into memory.
+/// A folder of a test that is about durability, a full disk or the like, or that writes more than
+/// fits into memory.
 ///
 /// # Panics
 /// When it cannot be made.

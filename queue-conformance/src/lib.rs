@@ -1,13 +1,14 @@
 //! What a broker has to do, and how to test it.
 //!
-//! The author of a broker implements [`Storage`](conformance::Storage), which opens the broker on fresh storage, and gets the whole
-//! [conformance](mod@conformance) suite, one test per behaviour:
+//! The author of a broker implements [`Storage`](conformance::Storage), which opens the broker on
+//! fresh storage, and gets the whole [conformance](mod@conformance) suite, one test per behaviour:
 //!
 //! ```ignore
 //! queue_conformance::conformance!(on_sqlite_file, SqliteFile::new);
 //! ```
 //!
-//! [`failing`] wraps any broker and lets calls fail on demand: requests and answers that are lost, a full broker, a forgotten worker.
+//! [`failing`] wraps any broker and lets calls fail on demand: requests and answers that are lost,
+//! a full broker, a forgotten worker.
 //!
 //! All tests use the same [waits](patience), [folders](mod@folder) and [ports](port).
 

@@ -10,8 +10,9 @@ use std::{
 
 /// A reserved port, on which nobody listened when it was reserved.
 ///
-/// It is reserved by a lock on a file, which the system releases when the process dies at the latest. So a server that was killed finds
-/// its port again when it is restarted, and no other test starts a server where a test relies on nobody listening.
+/// It is reserved by a lock on a file, which the system releases when the process dies at the
+/// latest. So a server that was killed finds its port again when it is restarted, and no other test
+/// starts a server where a test relies on nobody listening.
 #[derive(Debug)]
 pub struct Port {
     number: u16,

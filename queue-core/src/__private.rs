@@ -1,5 +1,5 @@
-//! What the expansion of the macros uses, so that a crate with tasks depends on this one alone, and what the other crates of this
-//! workspace share. Not part of the public interface.
+//! What the expansion of the macros uses, so that a crate with tasks depends on this one alone, and
+//! what the other crates of this workspace share. Not part of the public interface.
 
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
@@ -130,7 +130,8 @@ impl Given<true> {
 }
 
 impl Given<false> {
-    /// This compiles, and the program does not: a value that the worker cannot give is often not `Send` either, and that is one mistake.
+    /// This compiles, and the program does not: a value that the worker cannot give is often not
+    /// `Send` either, and that is one mistake.
     pub fn run<T, F>(_: F, _: Wanted) -> BoxFuture<'static, Outcome> {
         unreachable!("a parameter that a worker cannot give does not compile")
     }

@@ -1,7 +1,8 @@
 //! A timer that is more exact than the runtime's.
 //!
-//! The runtime's clock counts whole milliseconds and rounds up, so that a job would start one or two of them late. For the last
-//! of them a thread waits, which the system wakes within a tenth of one.
+//! The runtime's clock counts whole milliseconds and rounds up, so that a job would start one or
+//! two of them late. For the last of them a thread waits, which the system wakes within a tenth of
+//! one.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},

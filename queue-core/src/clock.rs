@@ -22,7 +22,8 @@ struct Own {
 }
 
 impl Clock {
-    /// A clock that shows this time, in whole milliseconds, until [`advance`](Self::advance) is called.
+    /// A clock that shows this time, in whole milliseconds, until [`advance`](Self::advance) is
+    /// called.
     pub fn frozen(at: SystemTime) -> Self {
         Clock::own(at, None)
     }
@@ -54,7 +55,8 @@ impl Clock {
         self.0.is_some()
     }
 
-    /// Moves the clock of a test forward, by whole milliseconds, rounded up. The clock of the machine does not move.
+    /// Moves the clock of a test forward, by whole milliseconds, rounded up. The clock of the
+    /// machine does not move.
     pub fn advance(&self, by: Duration) {
         if let Some(own) = &self.0 {
             own.ms.fetch_add(u64::try_from(by.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX), Ordering::SeqCst);

@@ -1,10 +1,10 @@
 //! MessagePack in and out, bounded before serde sees a byte.
 //!
-//! Two forms: `encode` and `decode` are for values of the application, and represent them as serde_json does. `pack` and
-//! `unpack` are for our own records, in the compact form of rmp-serde.
+//! Two forms: `encode` and `decode` are for values of the application, and represent them as
+//! serde_json does. `pack` and `unpack` are for our own records, in the compact form of rmp-serde.
 //!
-//! rmp-serde bounds the depth of sequences and maps but not of enums, and 600 kB of nested variants once overflowed the
-//! stack. So a scan that does not recurse walks the bytes first.
+//! rmp-serde bounds the depth of sequences and maps but not of enums, and 600 kB of nested variants
+//! once overflowed the stack. So a scan that does not recurse walks the bytes first.
 
 pub(crate) mod any_json;
 mod read;
@@ -99,11 +99,13 @@ impl de::Error for Problem {
     }
 }
 
-/// Encodes a value as serde_json represents it: human-readable forms, texts as keys of maps. Equal values have equal bytes: maps and structs
-/// are in the order of their keys. Bytes, as of `serde_bytes`, are binary.
+/// Encodes a value as serde_json represents it: human-readable forms, texts as keys of maps. Equal
+/// values have equal bytes: maps and structs are in the order of their keys. Bytes, as of
+/// `serde_bytes`, are binary.
 ///
 /// # Errors
-/// What the value's `Serialize` says; a number that is not finite or has more than 64 bits; more than [`DEPTH_MAX`] levels.
+/// What the value's `Serialize` says; a number that is not finite or has more than 64 bits; more
+/// than [`DEPTH_MAX`] levels.
 pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(USUAL);
     encode_into(&mut bytes, value, Form::Array).map_err(|problem| shortened(problem.to_string()))?;
@@ -129,7 +131,8 @@ pub(crate) fn decode_scanned<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<
     Ok(value)
 }
 
-/// Decodes a value that passed the scan. The problem begins with the path inside the value, if there is one, and `: `.
+/// Decodes a value that passed the scan. The problem begins with the path inside the value, if
+/// there is one, and `: `.
 pub(crate) fn decode_placed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     decode_scanned(bytes).map_err(|error| {
         // Only on failure is the second, slower way taken, which knows the path.
@@ -167,8 +170,8 @@ pub(crate) fn unread(problem: &impl fmt::Display) -> Problem {
     ser::Error::custom(format_args!("it cannot be read back: {problem}"))
 }
 
-/// Encodes JSON as [`encode`] does. A map with the single key `$base64` is binary, as [`JobRecord::payload_json`](crate::inspect::JobRecord::payload_json)
-/// shows it.
+/// Encodes JSON as [`encode`] does. A map with the single key `$base64` is binary, as
+/// [`JobRecord::payload_json`](crate::inspect::JobRecord::payload_json) shows it.
 ///
 /// # Errors
 /// What is wrong with the JSON.
@@ -201,14 +204,15 @@ pub(crate) fn unpack<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Strin
     rmp_serde::from_slice(bytes).map_err(|error| shortened(error.to_string()))
 }
 
-/// What serde says of bytes quotes them, however many they are; it is kept with the job and shown to people.
+/// What serde says of bytes quotes them, however many they are; it is kept with the job and shown
+/// to people.
 pub(crate) fn shortened(problem: String) -> String {
     const PROBLEM_MAX: usize = 1024;
     crate::text::cut(problem, PROBLEM_MAX)
 }
 
-/// Walks one MessagePack value without recursion: it must be complete, at most [`DEPTH_MAX`] deep, have at most
-/// [`ELEMENTS_MAX`] elements, and end where the bytes end.
+/// Walks one MessagePack value without recursion: it must be complete, at most [`DEPTH_MAX`] deep,
+/// have at most [`ELEMENTS_MAX`] elements, and end where the bytes end.
 ///
 /// # Errors
 /// What is wrong, and at which byte.

@@ -22,11 +22,14 @@ use self::{completion::Completion, cost::NowUsed, progress::Told};
 pub(crate) use crate::outcome::CancelCause;
 use crate::{address::JobId, broker::PartyName, client::Client};
 
-/// A value of the application's that is given to every job that asks for it: a pool, a client, settings.
+/// A value of the application's that is given to every job that asks for it: a pool, a client,
+/// settings.
 ///
-/// Register it with `worker.data(value)`; take it as a parameter `shop: Data<Shop>`. It dereferences to the value. A value that is
-/// registered as `Arc<Shop>` is a `Data<Shop>` too. For a trait object, register `Arc<dyn Mailer>` with `worker.shared_data(..)`, and take
-/// `mailer: Data<dyn Mailer>`; the trait requires `Send` and `Sync`, or the type is `dyn Mailer + Send + Sync`.
+/// Register it with `worker.data(value)`; take it as a parameter `shop: Data<Shop>`. It
+/// dereferences to the value. A value that is registered as `Arc<Shop>` is a `Data<Shop>` too. For
+/// a trait object, register `Arc<dyn Mailer>` with `worker.shared_data(..)`, and take
+/// `mailer: Data<dyn Mailer>`; the trait requires `Send` and `Sync`, or the type is
+/// `dyn Mailer + Send + Sync`.
 pub struct Data<T: ?Sized>(Arc<T>);
 
 impl<T: ?Sized> Data<T> {
@@ -222,7 +225,8 @@ impl Environment {
     }
 }
 
-/// When the lease of a lane ends, shared between the heartbeat that moves it and the jobs that look at it.
+/// When the lease of a lane ends, shared between the heartbeat that moves it and the jobs that look
+/// at it.
 #[derive(Clone, Debug, Default)]
 pub struct LeaseClock(Arc<AtomicU64>);
 
@@ -258,7 +262,8 @@ impl JobContext {
         }))
     }
 
-    /// Counts the beginnings and the ends of polls of the handler: one that stays odd blocks the thread of its runtime. For workers.
+    /// Counts the beginnings and the ends of polls of the handler: one that stays odd blocks the
+    /// thread of its runtime. For workers.
     #[doc(hidden)]
     pub fn polls(&self) -> &AtomicU32 {
         &self.0.polls
@@ -289,8 +294,9 @@ impl JobContext {
         self.0.init.max_attempts
     }
 
-    /// The tick of the schedule for which this job was made: its nominal time, whenever the job runs. `None`: no schedule made it. A job that
-    /// a person started with `run_now` has the time of that.
+    /// The tick of the schedule for which this job was made: its nominal time, whenever the job
+    /// runs. `None`: no schedule made it. A job that a person started with `run_now` has the time
+    /// of that.
     pub fn scheduled_for(&self) -> Option<SystemTime> {
         let ms = u64::try_from(self.0.init.scheduled_ms?).ok()?;
         UNIX_EPOCH.checked_add(Duration::from_millis(ms))
@@ -306,7 +312,8 @@ impl JobContext {
         self.0.init.snoozes
     }
 
-    /// How often the job ended with [`Outcome::RateLimited`](crate::Outcome::RateLimited) or `RateLimitedBy`. The thousandth time makes it a dead letter.
+    /// How often the job ended with [`Outcome::RateLimited`](crate::Outcome::RateLimited) or
+    /// `RateLimitedBy`. The thousandth time makes it a dead letter.
     pub fn rate_limited(&self) -> u32 {
         self.0.init.rate_limited
     }

@@ -1,4 +1,5 @@
-//! A job before it is encoded: its options, and the [`Draft`] by which middleware reads and changes them.
+//! A job before it is encoded: its options, and the [`Draft`] by which middleware reads and changes
+//! them.
 
 use std::{
     collections::BTreeMap,
@@ -71,10 +72,12 @@ impl Options {
     }
 }
 
-/// A job that is about to be enqueued, as [`Middleware::enqueue`](crate::Middleware::enqueue) reads and changes it.
+/// A job that is about to be enqueued, as [`Middleware::enqueue`](crate::Middleware::enqueue) reads
+/// and changes it.
 ///
-/// Task, queue, id and payload are fixed. A setter has the same effect as the method of [`Job`](crate::Job) with the same name, and
-/// the values are checked afterwards, in the same way. A getter that returns `None` says that the job has no setting of its own.
+/// Task, queue, id and payload are fixed. A setter has the same effect as the method of
+/// [`Job`](crate::Job) with the same name, and the values are checked afterwards, in the same way.
+/// A getter that returns `None` says that the job has no setting of its own.
 ///
 /// ```
 /// use queue_core::{Draft, Middleware, prelude::*};
@@ -108,7 +111,8 @@ impl<'a> Draft<'a> {
         Draft { task, queue, priority, payload_size, options }
     }
 
-    /// The error of a middleware that refuses this job, with its own words or the error that it met.
+    /// The error of a middleware that refuses this job, with its own words or the error that it
+    /// met.
     ///
     /// ```
     /// use queue_core::{Draft, Middleware};
@@ -215,7 +219,8 @@ impl<'a> Draft<'a> {
         self.options.due = Due::After(delay);
     }
 
-    /// The time at which the job starts, in whole milliseconds. `None`: it starts at once, or after a [delay](Self::delay).
+    /// The time at which the job starts, in whole milliseconds. `None`: it starts at once, or after
+    /// a [delay](Self::delay).
     pub fn at(&self) -> Option<SystemTime> {
         match self.options.due {
             Due::AtMs(ms) => Some(UNIX_EPOCH + Duration::from_millis(u64::try_from(ms).unwrap_or(0))),
@@ -285,7 +290,8 @@ pub(crate) trait OnEnqueue: Send + Sync {
     fn on_enqueue(&self, draft: &mut Draft<'_>) -> Result<()>;
 }
 
-/// Several of them, in the order in which they are called, and the clock by which jobs are enqueued.
+/// Several of them, in the order in which they are called, and the clock by which jobs are
+/// enqueued.
 #[derive(Clone, Default)]
 pub(crate) struct EnqueueStack {
     each: Vec<Arc<dyn OnEnqueue>>,

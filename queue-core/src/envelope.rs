@@ -78,8 +78,9 @@ pub struct Envelope<'a> {
     pub version: u8,
     /// The task's name.
     pub task: Cow<'a, str>,
-    /// When the job was enqueued: the producer's estimate of the broker's time, in milliseconds since 1970. The producer learns that
-    /// time when it registers, and adds what its own monotonic clock has counted since. `None` if it did not say.
+    /// When the job was enqueued: the producer's estimate of the broker's time, in milliseconds
+    /// since 1970. The producer learns that time when it registers, and adds what its own monotonic
+    /// clock has counted since. `None` if it did not say.
     pub enqueued_ms: Option<i64>,
     /// The encoded payload.
     pub payload: &'a [u8],
@@ -91,9 +92,11 @@ pub struct Envelope<'a> {
     pub retention_ms: Option<u64>,
     /// Not to be started after this, in broker milliseconds since 1970.
     pub expires_ms: Option<i64>,
-    /// The delay with which it was enqueued, in milliseconds. For display and statistics: the broker has its own.
+    /// The delay with which it was enqueued, in milliseconds. For display and statistics: the
+    /// broker has its own.
     pub delay_ms: Option<u64>,
-    /// The time for which it was enqueued, in broker milliseconds since 1970. For display and statistics, too.
+    /// The time for which it was enqueued, in broker milliseconds since 1970. For display and
+    /// statistics, too.
     pub at_ms: Option<i64>,
     /// Headers.
     pub headers: BTreeMap<String, String>,
@@ -103,7 +106,8 @@ pub struct Envelope<'a> {
     pub tick_ms: Option<i64>,
     /// The name of that schedule, in the queue of the job.
     pub schedule: Option<Cow<'a, str>>,
-    /// The limits that it is subject to, and by which key, as people read them. The broker has its own.
+    /// The limits that it is subject to, and by which key, as people read them. The broker has its
+    /// own.
     pub limits: BTreeMap<String, String>,
     /// How many starts it counts for, if it is not one.
     pub cost: Option<u32>,
@@ -144,7 +148,8 @@ struct Map<'a> {
     tags: Cow<'a, BTreeMap<String, String>>,
 }
 
-/// Also when there are none: as elements of a list, which is what serde takes them for, they could not be borrowed again.
+/// Also when there are none: as elements of a list, which is what serde takes them for, they could
+/// not be borrowed again.
 fn binary<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(bytes)
 }
@@ -180,8 +185,9 @@ impl<'a> Envelope<'a> {
     /// Encodes it for storage.
     ///
     /// # Errors
-    /// [`Error::PayloadTooLarge`] over [`PAYLOAD_MAX`]; [`Error::Invalid`] for more headers than [`HEADERS_MAX`] or
-    /// [`HEADER_BYTES_MAX`], for tags that cannot be, and for a task's name that is empty or longer than 255 bytes.
+    /// [`Error::PayloadTooLarge`] over [`PAYLOAD_MAX`]; [`Error::Invalid`] for more headers than
+    /// [`HEADERS_MAX`] or [`HEADER_BYTES_MAX`], for tags that cannot be, and for a task's name that
+    /// is empty or longer than 255 bytes.
     pub fn encode(&self) -> Result<Vec<u8>> {
         if self.payload.len() > PAYLOAD_MAX {
             return Err(Error::PayloadTooLarge { task: self.task.to_string(), size: self.payload.len(), cap: PAYLOAD_MAX });
@@ -228,7 +234,8 @@ impl<'a> Envelope<'a> {
         Ok(bytes)
     }
 
-    /// The bytes of an envelope without its expiry; `None` if it has none, or cannot be read. A job that a person lets run again is wanted.
+    /// The bytes of an envelope without its expiry; `None` if it has none, or cannot be read. A job
+    /// that a person lets run again is wanted.
     pub fn without_expiry(bytes: &[u8]) -> Option<Vec<u8>> {
         let mut envelope = Envelope::decode(bytes).ok()?;
         envelope.expires_ms.take()?;
@@ -241,7 +248,8 @@ impl<'a> Envelope<'a> {
             || (self.max_attempts, self.timeout_ms, self.retention_ms, self.expires_ms) != (None, None, None, None)
     }
 
-    /// Reads a stored envelope. Bounds are checked before anything is decoded. Of a newer version only version and task are read.
+    /// Reads a stored envelope. Bounds are checked before anything is decoded. Of a newer version
+    /// only version and task are read.
     ///
     /// # Errors
     /// [`Error::Decode`].
@@ -306,8 +314,8 @@ impl<'a> Envelope<'a> {
         self.enqueued_ms.and_then(|ms| u64::try_from(ms).ok()).map(|ms| UNIX_EPOCH + Duration::from_millis(ms))
     }
 
-    /// From when on the job could start for the first time, in broker milliseconds since 1970: by the producer's estimate of that time. `None`
-    /// if it did not say.
+    /// From when on the job could start for the first time, in broker milliseconds since 1970: by
+    /// the producer's estimate of that time. `None` if it did not say.
     pub fn startable_ms(&self) -> Option<i64> {
         let enqueued = self.enqueued_ms?;
         let delay = i64::try_from(self.delay_ms.unwrap_or(0)).unwrap_or(i64::MAX);
@@ -324,7 +332,8 @@ impl<'a> Envelope<'a> {
         self.retention_ms.map(Duration::from_millis)
     }
 
-    /// The digest of task and payload that tells an enqueue of the same job from a conflicting one (FNV-1a, 64 bits).
+    /// The digest of task and payload that tells an enqueue of the same job from a conflicting one
+    /// (FNV-1a, 64 bits).
     pub fn digest(&self) -> u64 {
         let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
         for byte in self.task.as_bytes().iter().chain([&0u8]).chain(self.payload) {

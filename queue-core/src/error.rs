@@ -91,7 +91,8 @@ pub enum Error {
         /// What is wrong with them.
         problem: String,
     },
-    /// A middleware refused the job: its [`enqueue`](crate::Middleware::enqueue) returned an error, or panicked.
+    /// A middleware refused the job: its [`enqueue`](crate::Middleware::enqueue) returned an error,
+    /// or panicked.
     #[error("a middleware refused the job of task `{task}`, and nothing was stored: {cause}")]
     Refused {
         /// The job's task.
@@ -113,7 +114,8 @@ pub enum Error {
         /// The group.
         group: String,
     },
-    /// No worker has ever served the queue, and the client enqueues to [served queues only](crate::Client::served_queues_only). Nothing was stored.
+    /// No worker has ever served the queue, and the client enqueues to [served queues
+    /// only](crate::Client::served_queues_only). Nothing was stored.
     #[error("no worker has ever served queue `{queue}`{}; nothing was stored", nearest.as_ref().map(|name| format!(": did you mean `{name}`?")).unwrap_or_default())]
     Unserved {
         /// The queue.
@@ -172,8 +174,8 @@ pub enum Error {
         /// The state it is in.
         state: &'static str,
     },
-    /// A job has changed since the version that an [edit](crate::inspect::Inspector::edit) names. Nothing
-    /// was changed.
+    /// A job has changed since the version that an [edit](crate::inspect::Inspector::edit) names.
+    /// Nothing was changed.
     #[error("cannot edit job `{job}`: it has changed since you read it: {what}; read it again and repeat the edit")]
     EditConflict {
         /// The job.
@@ -251,8 +253,9 @@ pub enum Error {
         problem: String,
     },
 
-    /// Another program has written to a key of the broker, so that the queue cannot be used until `doctor --repair` has renamed the
-    /// key. The request may have been carried out in part; the repair completes it.
+    /// Another program has written to a key of the broker, so that the queue cannot be used until
+    /// `doctor --repair` has renamed the key. The request may have been carried out in part; the
+    /// repair completes it.
     #[error(
         "key `{key}`{} at {broker} holds a {found} instead of a {expected}: another program has written to it; run `doctor --repair` to rename it",
         queue.as_ref().map(|queue| format!(" of queue `{queue}`")).unwrap_or_default()
@@ -282,7 +285,8 @@ pub enum Error {
         #[source]
         cause: Option<Cause>,
     },
-    /// No answer within the deadline, or the connection broke before the answer. The request **may** have been carried out.
+    /// No answer within the deadline, or the connection broke before the answer. The request
+    /// **may** have been carried out.
     #[error("the broker at {broker} has not answered: {problem}; the request may have been carried out")]
     Ambiguous {
         /// The broker's URL without secrets.
@@ -304,8 +308,8 @@ pub enum Error {
     /// One call has stored some of its jobs or events. The others are not stored, or their state is
     /// unknown. A repeated call would store the stored ones a second time, unless they have given
     /// ids. [`EnqueueAllError`](crate::EnqueueAllError) and
-    /// [`PublishAllError`](crate::topics::PublishAllError) report the state of each item; `?` converts them
-    /// into this error.
+    /// [`PublishAllError`](crate::topics::PublishAllError) report the state of each item; `?`
+    /// converts them into this error.
     #[error(
         "{} of {given} are stored; the others are not stored, or their state is unknown: {cause}; repeat the call only for the items that are not stored",
         stored.len()
@@ -365,7 +369,8 @@ impl Error {
         Error::unavailable(broker, problem.clone()).caused_by(Unreachable { problem, cause: None })
     }
 
-    /// True when no connection to the broker could be made: it does not run, or the URL is wrong. False when it was reached and refused.
+    /// True when no connection to the broker could be made: it does not run, or the URL is wrong.
+    /// False when it was reached and refused.
     pub fn is_unreachable(&self) -> bool {
         matches!(self, Error::Unavailable { cause: Some(cause), .. } if cause.is::<Unreachable>())
     }
@@ -402,7 +407,8 @@ impl Error {
         self
     }
 
-    /// The same error once more, for each of several callers. Of a pending call only the message is repeated.
+    /// The same error once more, for each of several callers. Of a pending call only the message is
+    /// repeated.
     pub(crate) fn duplicate(&self) -> Self {
         match self {
             Error::Invalid { field, value, problem } => Error::Invalid { field, value: value.clone(), problem: problem.clone() },

@@ -96,7 +96,8 @@ pub trait Event: Fields<OfEvent> + Send + 'static {
     }
 }
 
-/// An event on its way to its topic: made by [`Event::event`], adjusted here, appended to the log by [`publish`](Self::publish).
+/// An event on its way to its topic: made by [`Event::event`], adjusted here, appended to the log
+/// by [`publish`](Self::publish).
 #[must_use = "an event is published by `.publish(&client).await`"]
 pub struct Publication {
     pub(crate) topic: String,
@@ -107,7 +108,8 @@ pub struct Publication {
 }
 
 impl Publication {
-    /// An event whose type is known by its name only, with this payload: a MessagePack map by field.
+    /// An event whose type is known by its name only, with this payload: a MessagePack map by
+    /// field.
     pub fn raw(topic: impl Into<String>, event: impl Into<String>, payload: Vec<u8>) -> Self {
         Publication { topic: topic.into(), event: event.into(), payload: Ok(payload), options: Options::default(), tags: &[] }
     }
@@ -115,15 +117,17 @@ impl Publication {
     /// The same from a JSON object with its fields.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) if it is no JSON object; [`Error::Encode`](crate::Error::Encode) naming the field that cannot be stored.
+    /// [`Error::Invalid`](crate::Error::Invalid) if it is no JSON object;
+    /// [`Error::Encode`](crate::Error::Encode) naming the field that cannot be stored.
     pub fn from_json(topic: impl Into<String>, event: impl Into<String>, json: &str) -> Result<Self> {
         let event = event.into();
         let encoded = payload::map_from_json(&event, "payload", json)?;
         Ok(Publication::raw(topic, event, encoded))
     }
 
-    /// Puts the event into a group, of 1 to 256 bytes: an order, a customer. Subscriptions that are `ordered` handle the events of one group in the order in which they
-    /// were published, one at a time.
+    /// Puts the event into a group, of 1 to 256 bytes: an order, a customer. Subscriptions that are
+    /// `ordered` handle the events of one group in the order in which they were published, one at a
+    /// time.
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.options.group = Some(group.into());
         self
@@ -135,13 +139,15 @@ impl Publication {
         self
     }
 
-    /// Says of the jobs that subscriptions make of the event what people will look for, as [`Job::tag`](crate::Job::tag) does.
+    /// Says of the jobs that subscriptions make of the event what people will look for, as
+    /// [`Job::tag`](crate::Job::tag) does.
     pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.options.tags.insert(name.into(), value.into());
         self
     }
 
-    /// Gives the event an id of the application's: each subscription has it once, however often it is published, until 24 hours after it was handled there.
+    /// Gives the event an id of the application's: each subscription has it once, however often it
+    /// is published, until 24 hours after it was handled there.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.options.id = Some(id.into());
         self

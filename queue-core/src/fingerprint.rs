@@ -10,7 +10,8 @@ use crate::{
     error::{Error, Result},
 };
 
-/// How much of a text counts, in bytes. A list of jobs has a little more of an error, so that a fingerprint is the same from there.
+/// How much of a text counts, in bytes. A list of jobs has a little more of an error, so that a
+/// fingerprint is the same from there.
 const LOOKED_AT: usize = 500;
 
 /// Longest pattern, in bytes.
@@ -19,9 +20,11 @@ const LONGEST: usize = 200;
 /// What stands for a value.
 const VALUE: char = '*';
 
-/// What tells failure patterns apart: 16 hexadecimal digits, made of the text of a failure without numbers, ids and quoted values.
+/// What tells failure patterns apart: 16 hexadecimal digits, made of the text of a failure without
+/// numbers, ids and quoted values.
 ///
-/// Failures of one fingerprint differ in such values alone. `docs/failures.md` of the repository has the rules. No release changes them.
+/// Failures of one fingerprint differ in such values alone. `docs/failures.md` of the repository
+/// has the rules. No release changes them.
 ///
 /// ```
 /// use queue_core::inspect::Fingerprint;
@@ -37,7 +40,8 @@ const VALUE: char = '*';
 pub struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// The fingerprint of failures whose texts differ too much: those beyond the bound of a report are counted under it. It is that of no text.
+    /// The fingerprint of failures whose texts differ too much: those beyond the bound of a report
+    /// are counted under it. It is that of no text.
     pub const OTHERS: Fingerprint = Fingerprint(0);
 
     /// Of the text of a failure.
@@ -45,7 +49,8 @@ impl Fingerprint {
         Fingerprint::of_pattern(&Fingerprint::pattern(text))
     }
 
-    /// The text of a failure with `*` for each number, id and quoted value, at most 200 bytes of it.
+    /// The text of a failure with `*` for each number, id and quoted value, at most 200 bytes of
+    /// it.
     pub fn pattern(text: &str) -> String {
         let head = head(text, LOOKED_AT);
         let is_cut = head.len() < text.len();
@@ -99,7 +104,8 @@ fn head_len(text: &str, most: usize) -> usize {
     (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0)
 }
 
-/// A text that is one quotation is what it quotes: a failure that is a text is printed so by `{:?}`.
+/// A text that is one quotation is what it quotes: a failure that is a text is printed so by
+/// `{:?}`.
 fn unquoted(text: &str) -> &str {
     let inner = text.strip_prefix('"').map(|inner| inner.strip_suffix('"').unwrap_or(inner));
     inner.filter(|inner| !inner.contains('"')).unwrap_or(text)
@@ -140,7 +146,8 @@ impl Scan<'_> {
         true
     }
 
-    /// Values that follow each other, with nothing but punctuation between, are one: a date, an address, a list.
+    /// Values that follow each other, with nothing but punctuation between, are one: a date, an
+    /// address, a list.
     fn value(&mut self) {
         let before = self.pattern.len();
         for between in [", ", ",", ".", ":", "/", "-"] {
@@ -208,7 +215,8 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// A quotation at the beginning of a text: its marks and its length. One that is not closed is none, unless the text goes on where it was cut.
+/// A quotation at the beginning of a text: its marks and its length. One that is not closed is
+/// none, unless the text goes on where it was cut.
 fn quoted(text: &str, is_cut: bool) -> Option<(char, char, usize)> {
     let open = text.chars().next()?;
     let close = match open {

@@ -1,4 +1,5 @@
-//! Groups: jobs of one tenant, user or account, which share a queue fairly with others; and the rules of a group.
+//! Groups: jobs of one tenant, user or account, which share a queue fairly with others; and the
+//! rules of a group.
 
 mod check;
 
@@ -40,7 +41,8 @@ impl GroupName {
         &self.0
     }
 
-    /// For brokers: the name behind its length in two bytes, so that no name is the beginning of another. Names are ordered by these bytes.
+    /// For brokers: the name behind its length in two bytes, so that no name is the beginning of
+    /// another. Names are ordered by these bytes.
     pub fn stored(&self) -> Vec<u8> {
         let length = u16::try_from(self.0.len()).unwrap_or(u16::MAX).to_be_bytes();
         [&length, self.0.as_bytes()].concat()
@@ -94,10 +96,11 @@ pub enum GroupOrder {
     /// As many run at once as the cap allows.
     #[default]
     Any,
-    /// One at a time, in order. A job that waits for its retry, its snooze or a worker that knows its task holds the line, until it has ended: done,
-    /// dead, cancelled or expired.
+    /// One at a time, in order. A job that waits for its retry, its snooze or a worker that knows
+    /// its task holds the line, until it has ended: done, dead, cancelled or expired.
     Ordered,
-    /// One at a time, in order; a job that waits for its retry lets the next one pass, and comes back to the head.
+    /// One at a time, in order; a job that waits for its retry lets the next one pass, and comes
+    /// back to the head.
     SkipFailed,
 }
 
@@ -141,14 +144,15 @@ impl FromStr for GroupOrder {
     }
 }
 
-/// What holds for a group. What is `None` is as the rule of the [other groups](RuleOf::Others) says, or else as code [declares](RuleOf::Declared) it, or else as
-/// the default.
+/// What holds for a group. What is `None` is as the rule of the [other groups](RuleOf::Others)
+/// says, or else as code [declares](RuleOf::Declared) it, or else as the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct GroupRule {
     /// How often it is served, for one time that a group of weight 1 is: 1 to 1000. Default: 1.
     pub weight: Option<u32>,
-    /// Most jobs of it that run at once, by their leases; 0 closes it. Default: no cap, or 1 for an ordered group.
+    /// Most jobs of it that run at once, by their leases; 0 closes it. Default: no cap, or 1 for an
+    /// ordered group.
     pub cap: Option<u32>,
     /// Most ready jobs of it; an enqueue beyond that is rejected. Default: no bound.
     pub max_size: Option<u64>,
@@ -187,7 +191,8 @@ impl GroupRule {
         }
     }
 
-    /// What holds for a group with this rule, where others have that one. Cap and order are no `None` any more where they limit.
+    /// What holds for a group with this rule, where others have that one. Cap and order are no
+    /// `None` any more where they limit.
     #[must_use]
     pub fn over(self, others: GroupRule) -> GroupRule {
         let order = self.order.or(others.order);
@@ -264,7 +269,8 @@ pub enum RuleOf {
 }
 
 impl RuleOf {
-    /// For brokers: the name under which the rule is stored; no group has a name like that of the other three.
+    /// For brokers: the name under which the rule is stored; no group has a name like that of the
+    /// other three.
     pub fn stored(&self) -> Vec<u8> {
         match self {
             RuleOf::Group(group) => group.stored(),

@@ -1,4 +1,5 @@
-//! How a task is run: its handler, as the macros write it, the registry finds it and the worker calls it.
+//! How a task is run: its handler, as the macros write it, the registry finds it and the worker
+//! calls it.
 
 use std::{convert::Infallible, fmt, marker::PhantomData, ops::Range};
 
@@ -74,7 +75,8 @@ impl fmt::Debug for HandlerDef {
 pub enum RunFn {
     /// An async function: the future is polled by the worker's runtime.
     Async(fn(Call) -> BoxFuture<'static, Outcome>),
-    /// A sync function (`blocking`): it gets one of the worker's threads for such functions, of which there are as many as jobs run at once.
+    /// A sync function (`blocking`): it gets one of the worker's threads for such functions, of
+    /// which there are as many as jobs run at once.
     Blocking(fn(Call) -> Outcome),
 }
 
@@ -131,8 +133,8 @@ impl Call {
     }
 }
 
-/// What a payload struct returns as a task; there is no value of it. That the output can be stored is asked by [`Handler`]
-/// alone, where the user wrote it, and not by [`Task`] again.
+/// What a payload struct returns as a task; there is no value of it. That the output can be stored
+/// is asked by [`Handler`] alone, where the user wrote it, and not by [`Task`] again.
 #[derive(Debug)]
 pub struct Returned<H>(Infallible, PhantomData<fn() -> H>);
 

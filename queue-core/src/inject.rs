@@ -8,7 +8,8 @@ use crate::{
     outcome::Outcome,
 };
 
-/// What a worker can give to a handler beside the payload: [`Data<T>`], [`JobContext`], and each type of your own that implements this.
+/// What a worker can give to a handler beside the payload: [`Data<T>`], [`JobContext`], and each
+/// type of your own that implements this.
 ///
 /// Put `#[inject]` before a parameter of such a type:
 ///
@@ -51,10 +52,12 @@ pub trait Inject: Sized {
     /// Makes the value for one attempt, before the handler starts. It must not block.
     ///
     /// # Errors
-    /// The outcome of the attempt, in place of the handler's: `Outcome::Failed` is retried, `Outcome::Bury` is not.
+    /// The outcome of the attempt, in place of the handler's: `Outcome::Failed` is retried,
+    /// `Outcome::Bury` is not.
     fn inject(context: &JobContext) -> Result<Self, Outcome>;
 
-    /// The values that the worker has to be given for it. A worker without one of them refuses to start. Default: none.
+    /// The values that the worker has to be given for it. A worker without one of them refuses to
+    /// start. Default: none.
     fn needs() -> Vec<DataNeed> {
         Vec::new()
     }

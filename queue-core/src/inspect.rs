@@ -1,4 +1,5 @@
-//! What operators see and change: jobs, queues, groups, limits, workers. From [`Client::inspector`](crate::Client::inspector).
+//! What operators see and change: jobs, queues, groups, limits, workers. From
+//! [`Client::inspector`](crate::Client::inspector).
 
 #[doc(inline)]
 pub use crate::broker::{

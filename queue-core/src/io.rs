@@ -1,5 +1,5 @@
-//! The I/O thread: a thread of a broker's own with a small runtime, so that a handler that blocks its runtime delays no
-//! heartbeat and no reply.
+//! The I/O thread: a thread of a broker's own with a small runtime, so that a handler that blocks
+//! its runtime delays no heartbeat and no reply.
 
 use std::{future::Future, pin::Pin, sync::Mutex, thread::JoinHandle};
 
@@ -43,7 +43,8 @@ impl IoThread {
         drop(self.handle.spawn(task));
     }
 
-    /// Lets a future that waits with deadlines be awaited in any runtime, or in none: the clock is that of this thread's.
+    /// Lets a future that waits with deadlines be awaited in any runtime, or in none: the clock is
+    /// that of this thread's.
     pub(crate) fn clocked<F: Future>(&self, work: F) -> TokioContext<F> {
         TokioContext::new(work, self.handle.clone())
     }
@@ -59,7 +60,8 @@ impl Drop for IoThread {
         drop(self.stop.take());
         let thread = self.thread.lock().ok().and_then(|mut thread| thread.take());
         if let Some(thread) = thread {
-            // The last handle may be dropped by a task on the thread itself, which cannot wait for its own end.
+            // The last handle may be dropped by a task on the thread itself, which cannot wait for
+            // its own end.
             if thread.thread().id() != std::thread::current().id() {
                 let _ = thread.join();
             }

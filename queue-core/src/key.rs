@@ -1,4 +1,5 @@
-//! How the key of a job is made of its parameters: of the encoded payload, so that a job that is enqueued by the name of its task has the same key.
+//! How the key of a job is made of its parameters: of the encoded payload, so that a job that is
+//! enqueued by the name of its task has the same key.
 
 mod value;
 
@@ -99,7 +100,8 @@ pub(crate) fn of_payload(task: &str, by: Option<&[&str]>, payload: &[u8]) -> Res
     Ok((UniqueKey::of(task, &bytes), cut(text, KEY_MAX)))
 }
 
-/// The key of a job for a limit, and its text for people; `None` where it is not subject to it: what the limit is by is `None`.
+/// The key of a job for a limit, and its text for people; `None` where it is not subject to it:
+/// what the limit is by is `None`.
 ///
 /// # Errors
 /// [`Error::Invalid`] naming the parameter that cannot tell jobs apart.
@@ -121,7 +123,8 @@ pub(crate) fn limit_of_payload(
     for path in limit.by {
         let value = find(payload, path).map_err(|problem| refused(path, &problem))?.filter(|value| *value != [0xc0]);
         let mut at = String::from(*path);
-        // The names of parameters are no part of the key: tasks that share a limit may call theirs differently.
+        // The names of parameters are no part of the key: tasks that share a limit may call theirs
+        // differently.
         canonical(&mut bytes, value.unwrap_or(&[0xc0]), 0, &mut at).map_err(|problem| refused(&at, &problem))?;
         if let Some(value) = value {
             known = true;
@@ -144,7 +147,8 @@ pub(crate) fn limit_by_text(name: &str, text: &str) -> LimitKey {
     LimitKey::of(name, &[b"s", &length[..], text.as_bytes()].concat())
 }
 
-/// The value at a path of names, if it is there. A name may have a `.` itself: the longest name that is there is taken.
+/// The value at a path of names, if it is there. A name may have a `.` itself: the longest name
+/// that is there is taken.
 pub(crate) fn find<'a>(payload: &'a [u8], path: &str) -> Result<Option<&'a [u8]>, String> {
     // `None` has no fields.
     if payload == [0xc0] { Ok(None) } else { find_in(&entries(payload, 0)?, path) }
@@ -192,8 +196,9 @@ fn entries_at(bytes: &[u8], mut at: usize, count: usize) -> Result<Vec<Named<'_>
     Ok(entries)
 }
 
-/// Writes the value at a place in the one form that equal values have: whole numbers by their value and not their width, maps sorted by their keys. Gives
-/// where it ends. On an error `path` says of which field it is.
+/// Writes the value at a place in the one form that equal values have: whole numbers by their value
+/// and not their width, maps sorted by their keys. Gives where it ends. On an error `path` says of
+/// which field it is.
 fn canonical(out: &mut Vec<u8>, bytes: &[u8], at: usize, path: &mut String) -> Result<usize, String> {
     let end = value_end(bytes, at)?;
     let value = &bytes[at..end];

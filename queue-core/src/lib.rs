@@ -1,7 +1,8 @@
-//! Typed background jobs: a function with `#[task]` on it is enqueued by one program and run by another, at least once.
+//! Typed background jobs: a function with `#[task]` on it is enqueued by one program and run by
+//! another, at least once.
 //!
-//! A program that declares tasks or enqueues them needs this crate alone. `queue-worker` runs them. The glossary in `docs/README.md` of
-//! the repository defines the terms.
+//! A program that declares tasks or enqueues them needs this crate alone. `queue-worker` runs them.
+//! The glossary in `docs/README.md` of the repository defines the terms.
 //!
 //! # A first job
 //!
@@ -23,9 +24,10 @@
 //!
 //! # Defining a task
 //!
-//! The parameters of the function are the payload, stored as a map by name. A parameter that is an `Option` or has a
-//! `#[default]` may be missing in the payload, unknown parameters are skipped, and their order has no meaning. So a new version of a
-//! task reads the jobs of the old version. [`Data<T>`](Data) and [`JobContext`] are not stored; the worker provides them.
+//! The parameters of the function are the payload, stored as a map by name. A parameter that is an
+//! `Option` or has a `#[default]` may be missing in the payload, unknown parameters are skipped,
+//! and their order has no meaning. So a new version of a task reads the jobs of the old version.
+//! [`Data<T>`](Data) and [`JobContext`] are not stored; the worker provides them.
 //!
 //! ```
 //! use queue_core::prelude::*;
@@ -39,9 +41,10 @@
 //! }
 //! ```
 //!
-//! The return value of the handler decides what happens to the job. `Ok` and `()` mean that the job is done. Any error means a retry with
-//! backoff, until `max_attempts` attempts have failed; then the job is *dead*, and kept with its failures. An [`Outcome`] names the
-//! ending explicitly, as the value of the function or as its error.
+//! The return value of the handler decides what happens to the job. `Ok` and `()` mean that the job
+//! is done. Any error means a retry with backoff, until `max_attempts` attempts have failed; then
+//! the job is *dead*, and kept with its failures. An [`Outcome`] names the ending explicitly, as
+//! the value of the function or as its error.
 //!
 //! ```
 //! use queue_core::prelude::*;
@@ -55,7 +58,8 @@
 //! }
 //! ```
 //!
-//! Declare a function that blocks with `#[task(blocking)]`. `#[derive(Task)]` and [`Handler`] make a task of a payload struct.
+//! Declare a function that blocks with `#[task(blocking)]`. `#[derive(Task)]` and [`Handler`] make
+//! a task of a payload struct.
 //!
 //! # Enqueuing
 //!
@@ -89,8 +93,9 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
 //! ```
 //!
-//! `Ok` means that the job is stored. A request without an answer is sent again until the [deadline](Client::with_deadline) of the client, and never stores a
-//! second job. If an error remains, the job is not stored, unless [`Error::is_ambiguous`] is true.
+//! `Ok` means that the job is stored. A request without an answer is sent again until the
+//! [deadline](Client::with_deadline) of the client, and never stores a second job. If an error
+//! remains, the job is not stored, unless [`Error::is_ambiguous`] is true.
 //!
 //! # Choosing a broker
 //!
@@ -102,18 +107,21 @@
 //! | `redis+sentinel://host,host/service` | a master with replicas and sentinels (feature `sentinel`) |
 //! | `redis+cluster://host,host` | a cluster (feature `cluster`) |
 //!
-//! The features `redis`, `sentinel`, `cluster` and `tls` are on by default. `sqlite` is not: it compiles SQLite into the program, and Cargo allows one
-//! SQLite in a program, which may be that of the application's own database library.
+//! The features `redis`, `sentinel`, `cluster` and `tls` are on by default. `sqlite` is not: it
+//! compiles SQLite into the program, and Cargo allows one SQLite in a program, which may be that of
+//! the application's own database library.
 //!
 //! # Inspecting and repairing
 //!
-//! [`Client::inspector`] lists and shows jobs, cancels, requeues, promotes, edits, duplicates and deletes them, and pauses queues. The command line of
-//! a worker binary uses the same calls. The states of a job are drawn at [`broker::JobState`].
+//! [`Client::inspector`] lists and shows jobs, cancels, requeues, promotes, edits, duplicates and
+//! deletes them, and pauses queues. The command line of a worker binary uses the same calls. The
+//! states of a job are drawn at [`broker::JobState`].
 //!
 //! # Testing
 //!
-//! The crate `queue-testing` gives each test a queue in memory, with a clock that the test owns, and asserts what is enqueued. You can still call
-//! the function: [`TestContext`] makes the [`JobContext`] of a handler that takes one. `docs/testing.md` of the repository has examples.
+//! The crate `queue-testing` gives each test a queue in memory, with a clock that the test owns,
+//! and asserts what is enqueued. You can still call the function: [`TestContext`] makes the
+//! [`JobContext`] of a handler that takes one. `docs/testing.md` of the repository has examples.
 #![cfg_attr(not(any(feature = "redis", feature = "sqlite")), allow(dead_code, reason = "both brokers are off"))]
 
 #[doc(hidden)]

@@ -17,12 +17,13 @@ use crate::{
     outcome::{Outcome, panic_text},
 };
 
-/// Code of the application that runs before every job is enqueued and around every run of a job: to add headers, to measure, to report
-/// failures, to hold a lock, to turn jobs away.
+/// Code of the application that runs before every job is enqueued and around every run of a job: to
+/// add headers, to measure, to report failures, to hold a lock, to turn jobs away.
 ///
-/// [`Client::with_middleware`](crate::Client::with_middleware) uses [`enqueue`](Self::enqueue), and `Worker::middleware(..)` uses
-/// [`run`](Self::run). Several wrap each other in the order in which they were added: the first is the outermost. Each method has a
-/// default that passes on what it gets, so a middleware has only the methods that it needs.
+/// [`Client::with_middleware`](crate::Client::with_middleware) uses [`enqueue`](Self::enqueue), and
+/// `Worker::middleware(..)` uses [`run`](Self::run). Several wrap each other in the order in which
+/// they were added: the first is the outermost. Each method has a default that passes on what it
+/// gets, so a middleware has only the methods that it needs.
 ///
 /// ```
 /// use std::time::Instant;
@@ -44,15 +45,17 @@ use crate::{
 ///
 /// An [`Arc`] of a middleware is one, too: a client and a worker can share it.
 pub trait Middleware: Send + Sync + 'static {
-    /// Reads and changes a job that is about to be enqueued. It is called once for each job, on the thread that enqueues, before the job
-    /// is encoded and its sizes are checked; for [`enqueue_all`](crate::Client::enqueue_all) when the job is taken from the iterator.
-    /// It must not block. Default: it changes nothing.
+    /// Reads and changes a job that is about to be enqueued. It is called once for each job, on the
+    /// thread that enqueues, before the job is encoded and its sizes are checked; for
+    /// [`enqueue_all`](crate::Client::enqueue_all) when the job is taken from the iterator. It must
+    /// not block. Default: it changes nothing.
     ///
     /// Several are called in the order in which they were added, so the last one has the last word.
     ///
     /// # Errors
-    /// An error refuses this job alone: the caller gets [`Error::Refused`](crate::Error::Refused), and middleware behind this one is not called.
-    /// [`Draft::refused`] makes the error. A panic is treated like an error.
+    /// An error refuses this job alone: the caller gets [`Error::Refused`](crate::Error::Refused),
+    /// and middleware behind this one is not called. [`Draft::refused`] makes the error. A panic is
+    /// treated like an error.
     fn enqueue(&self, draft: &mut Draft<'_>) -> Result<()> {
         let _ = draft;
         Ok(())
@@ -61,15 +64,19 @@ pub trait Middleware: Send + Sync + 'static {
     /// Runs a job, or what is left of the way to its handler: [`Next::run`] continues with the next
     /// middleware, and after the last one with the handler. Default: that alone.
     ///
-    /// - What it returns is how the run ended. It may return the outcome that it got, or another: [`Outcome::failed`] makes
-    ///   one of any error. Without a call of [`Next::run`] the handler does not run.
-    /// - A panic of the handler, or of an inner middleware, is an [`Outcome::Panicked`] to those outside of it. Its own panic is treated like
-    ///   the handler's: the job has failed and is retried.
-    /// - The job's timeout covers all middleware. When it is over, or when the job is cancelled, [`JobContext::cancelled`] tells, and
-    ///   a second later the run is dropped where it stands, middleware and handler together. A blocking handler cannot be dropped: its
-    ///   run is waited for.
-    /// - It is called once an attempt, and not for jobs whose handler does not begin: those that have expired, whose task is unknown, or
-    ///   whose envelope cannot be read. Parameters are decoded by the handler, inside of all middleware.
+    /// - What it returns is how the run ended. It may return the outcome that it got, or another:
+    ///   [`Outcome::failed`] makes one of any error. Without a call of [`Next::run`] the handler
+    ///   does not run.
+    /// - A panic of the handler, or of an inner middleware, is an [`Outcome::Panicked`] to those
+    ///   outside of it. Its own panic is treated like the handler's: the job has failed and is
+    ///   retried.
+    /// - The job's timeout covers all middleware. When it is over, or when the job is cancelled,
+    ///   [`JobContext::cancelled`] tells, and a second later the run is dropped where it stands,
+    ///   middleware and handler together. A blocking handler cannot be dropped: its run is waited
+    ///   for.
+    /// - It is called once an attempt, and not for jobs whose handler does not begin: those that
+    ///   have expired, whose task is unknown, or whose envelope cannot be read. Parameters are
+    ///   decoded by the handler, inside of all middleware.
     fn run(&self, context: &JobContext, next: Next<'_>) -> impl Future<Output = Outcome> + Send {
         let _ = context;
         next.run()
@@ -87,8 +94,9 @@ impl<M: Middleware> Middleware for Arc<M> {
 }
 
 impl Client {
-    /// A client of the same broker whose jobs pass [`Middleware::enqueue`] before they are stored. Call it again for more
-    /// middleware: the first that was added is the first that is called. Default: none.
+    /// A client of the same broker whose jobs pass [`Middleware::enqueue`] before they are stored.
+    /// Call it again for more middleware: the first that was added is the first that is called.
+    /// Default: none.
     ///
     /// A worker that is built with this client gives it to its handlers
     /// ([`JobContext::client`](crate::JobContext::client)). For middleware around runs, use

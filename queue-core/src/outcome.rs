@@ -1,5 +1,6 @@
-//! How a run of a job ended, toward the application: the return value of the handler, and the cases that the worker adds. The worker
-//! makes an [`Ending`](crate::broker::Ending) of it for the broker.
+//! How a run of a job ended, toward the application: the return value of the handler, and the cases
+//! that the worker adds. The worker makes an [`Ending`](crate::broker::Ending) of it for the
+//! broker.
 
 mod failure;
 
@@ -29,7 +30,8 @@ use crate::{
 /// Result<Outcome, E>`), or return it as an error: `Err(Outcome::Snooze(..))?` works in a function
 /// that returns `anyhow::Result`, or any other error type that keeps its sources or is transparent.
 ///
-/// The worker uses the others for runs that end in another way. A [`Middleware`](crate::Middleware) sees all of them.
+/// The worker uses the others for runs that end in another way. A [`Middleware`](crate::Middleware)
+/// sees all of them.
 ///
 /// ```
 /// use queue_core::{TestContext, prelude::*};
@@ -82,18 +84,21 @@ pub enum Outcome {
     /// Retried with the task's backoff; counts an attempt. If the run was cancelled for another
     /// reason than its timeout, its job is returned uncharged.
     Failed(Failure),
-    /// The handler panicked, with this message and its file and line. Retried with the task's backoff; counts an attempt.
+    /// The handler panicked, with this message and its file and line. Retried with the task's
+    /// backoff; counts an attempt.
     Panicked(String),
     /// The handler was cancelled for this reason, did not return, and was dropped. A timeout counts
     /// an attempt, and the job is retried with the task's backoff. Otherwise the job is returned
     /// uncharged. In a run that was not cancelled, this counts as failed.
     Stopped(CancelCause),
-    /// The parameters could not be decoded, for this reason: → `parked` for another release, and `dead` if none can in time.
+    /// The parameters could not be decoded, for this reason: → `parked` for another release, and
+    /// `dead` if none can in time.
     Undecodable(String),
 }
 
 impl Outcome {
-    /// The outcome of a handler that returns `Err(error)`: the outcome among the error's sources, or else [`Outcome::Failed`]. For a middleware.
+    /// The outcome of a handler that returns `Err(error)`: the outcome among the error's sources,
+    /// or else [`Outcome::Failed`]. For a middleware.
     pub fn failed(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         let error = error.into();
         outcome_in(error.as_ref()).unwrap_or_else(|| Outcome::Failed(Failure::of(error)))
@@ -134,7 +139,8 @@ impl Outcome {
         }
     }
 
-    /// Whether the run succeeded: [`Done`](Outcome::Done), [`DoneWith`](Outcome::DoneWith) or [`Repeat`](Outcome::Repeat).
+    /// Whether the run succeeded: [`Done`](Outcome::Done), [`DoneWith`](Outcome::DoneWith) or
+    /// [`Repeat`](Outcome::Repeat).
     pub fn is_done(&self) -> bool {
         matches!(self, Outcome::Done | Outcome::DoneWith(_) | Outcome::Repeat(_))
     }
@@ -150,12 +156,14 @@ pub enum CancelCause {
     LeaseLost,
     /// The handler ran longer than its timeout.
     TimedOut,
-    /// The worker stops, and the last second of its grace time has begun (or the last quarter, if that is shorter).
+    /// The worker stops, and the last second of its grace time has begun (or the last quarter, if
+    /// that is shorter).
     Shutdown,
 }
 
-/// A result in its stored form. If it is too large, nested too deeply, or cannot be encoded or read back, it has the reason, which is stored in its place:
-/// who reads the result gets [`Error::ResultDropped`].
+/// A result in its stored form. If it is too large, nested too deeply, or cannot be encoded or read
+/// back, it has the reason, which is stored in its place: who reads the result gets
+/// [`Error::ResultDropped`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
     stored: Result<Vec<u8>, String>,
@@ -234,7 +242,8 @@ fn unfit(problem: &impl fmt::Display) -> String {
     codec::shortened(format!("it cannot be encoded: {problem}"))
 }
 
-/// The first byte of what is stored in place of a result: the reason follows. No MessagePack value begins with this byte.
+/// The first byte of what is stored in place of a result: the reason follows. No MessagePack value
+/// begins with this byte.
 const DROPPED: u8 = 0xc1;
 
 /// What a result without content is when it is encoded. It is not stored.
@@ -279,8 +288,8 @@ impl fmt::Display for Outcome {
 
 impl StdError for Outcome {}
 
-/// What a task function may return: `()`, an [`Outcome`], or `Result<T, E>` of a serialisable `T` or an [`Outcome`], and
-/// any error `E` that converts into a boxed one.
+/// What a task function may return: `()`, an [`Outcome`], or `Result<T, E>` of a serialisable `T`
+/// or an [`Outcome`], and any error `E` that converts into a boxed one.
 #[diagnostic::on_unimplemented(
     message = "a task cannot return `{Self}`",
     label = "not `()`, an `Outcome`, or a `Result`",
@@ -360,7 +369,8 @@ impl<T: Serialize> TaskResult for T {
     type Output = T;
     fn end_ok(self, wanted: bool) -> Outcome {
         match wanted.then(|| Encoded::written(&self)) {
-            // A type of one value that is encoded as nil, such as `()`, has no content. A `None` has.
+            // A type of one value that is encoded as nil, such as `()`, has no content. A `None`
+            // has.
             Some(Encoded { stored: Ok(nil), .. }) if size_of::<T>() == 0 && nil == NIL => Outcome::Done,
             encoded => encoded.map_or(Outcome::Done, Outcome::DoneWith),
         }

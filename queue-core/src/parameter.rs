@@ -14,8 +14,8 @@ use crate::{
     payload::{Param, Payload},
 };
 
-/// What a type has, as constants. The compiler takes the constant of this type where its bound holds, and that of [`Lacks`]
-/// where it does not.
+/// What a type has, as constants. The compiler takes the constant of this type where its bound
+/// holds, and that of [`Lacks`] where it does not.
 #[derive(Debug)]
 pub struct Has<T>(PhantomData<T>);
 
@@ -133,8 +133,8 @@ impl<T> Lacks for Has<T> {}
 /// The usual bound: [`Payload`] or [`Inject`].
 const FITS: u8 = 0;
 
-/// What is to be asked of the type of a payload parameter: a number, since [`Access`] has one implementation for each. A type that
-/// lacks both halves of serde is told so by [`Payload`].
+/// What is to be asked of the type of a payload parameter: a number, since [`Access`] has one
+/// implementation for each. A type that lacks both halves of serde is told so by [`Payload`].
 pub const fn of_payload(serialize: bool, deserialize: bool, injected: bool, nested: bool) -> u8 {
     match (serialize, deserialize) {
         (true, true) if nested => 5,
@@ -255,7 +255,8 @@ pub trait PayloadNotInjected {}
 )]
 pub trait OnceOptional {}
 
-/// How a field of a struct is written and read: by what serde derives if `FITS`, and else not at all, since [`Access`] tells why.
+/// How a field of a struct is written and read: by what serde derives if `FITS`, and else not at
+/// all, since [`Access`] tells why.
 #[derive(Debug)]
 pub struct Field<T, const FITS: bool>(PhantomData<T>);
 
@@ -310,8 +311,9 @@ impl<T> Field<T, false> {
 )]
 pub trait Shared {}
 
-/// Whether values of a type may be a text, a whole number or a bool, as far as its implementations tell. Serde tells it only of a
-/// value: `Display` is what a text, a number, an id and a date have, and a list, a map, a tuple and most structs lack.
+/// Whether values of a type may be a text, a whole number or a bool, as far as its implementations
+/// tell. Serde tells it only of a value: `Display` is what a text, a number, an id and a date have,
+/// and a list, a map, a tuple and most structs lack.
 pub const fn is_word(float: bool, display: bool, optional_display: bool) -> bool {
     !float && (display || optional_display)
 }

@@ -28,7 +28,8 @@ impl Pauses {
         pause
     }
 
-    /// Pauses before the next try of a call that ends at `end`, and ends the pause early where that leaves `last_try` for one more.
+    /// Pauses before the next try of a call that ends at `end`, and ends the pause early where that
+    /// leaves `last_try` for one more.
     pub(crate) async fn rest(&mut self, end: tokio::time::Instant, last_try: Duration) {
         let now = tokio::time::Instant::now();
         let wake = (now + self.pause()).min(end);

@@ -1,7 +1,8 @@
 //! Payloads: maps by parameter name, in MessagePack in storage and in JSON on the command line.
 //!
-//! A payload is written and read one parameter at a time, so that a new `Option` or defaulted parameter, a removed one and
-//! another order are compatible, and so that an error can name the parameter that does not fit.
+//! A payload is written and read one parameter at a time, so that a new `Option` or defaulted
+//! parameter, a removed one and another order are compatible, and so that an error can name the
+//! parameter that does not fit.
 
 use std::fmt;
 
@@ -66,7 +67,8 @@ impl<T> Param<T> {
         Param { encode: encode::<T>, decode: codec::decode_placed::<T>, json: encode_json::<T>, form: Form::Array, option: false }
     }
 
-    /// The same of a type that is an `Option` without another default, is written as binary, or as a sorted list.
+    /// The same of a type that is an `Option` without another default, is written as binary, or as
+    /// a sorted list.
     #[must_use]
     pub const fn stored(mut self, option: bool, bytes: bool, sorted: bool) -> Self {
         self.option = option;
@@ -86,7 +88,8 @@ impl<T> fmt::Debug for Param<T> {
 #[derive(Debug)]
 pub struct PayloadWriter {
     bytes: Vec<u8>,
-    /// Where the parameters begin, how many there are, where the last one begins, and whether all are in the order of their names.
+    /// Where the parameters begin, how many there are, where the last one begins, and whether all
+    /// are in the order of their names.
     body: usize,
     count: usize,
     last: Option<usize>,
@@ -169,7 +172,8 @@ impl PayloadWriter {
         Ok(())
     }
 
-    /// Checks that a field of a parameter is where a key looks for it: serde may store it under another name.
+    /// Checks that a field of a parameter is where a key looks for it: serde may store it under
+    /// another name.
     pub fn expects<T: Serialize>(&mut self, path: &str, value: &T) {
         if self.problem.is_none() {
             let expected = codec::encode(value);
@@ -189,7 +193,8 @@ impl PayloadWriter {
     /// The payload.
     ///
     /// # Errors
-    /// [`Error::Encode`] with the parameter that cannot be encoded, or what is nested too deeply to be read back.
+    /// [`Error::Encode`] with the parameter that cannot be encoded, or what is nested too deeply to
+    /// be read back.
     pub fn finish(mut self, task: &str) -> Result<Vec<u8>> {
         let closed = match self.problem {
             Some(problem) => Err(problem),
@@ -228,7 +233,8 @@ pub struct PayloadReader<'a> {
     bytes: &'a [u8],
     entries: usize,
     first: usize,
-    /// Where the search for the next parameter begins, and which entry lies there: usually they come in order.
+    /// Where the search for the next parameter begins, and which entry lies there: usually they
+    /// come in order.
     cursor: (usize, usize),
 }
 
@@ -380,10 +386,12 @@ fn read_json(task: &str, field: &'static str, json: &str, takes: &dyn Fn() -> St
     })
 }
 
-/// A payload from the JSON object of a task that this program may not have, whose parameters it does not know.
+/// A payload from the JSON object of a task that this program may not have, whose parameters it
+/// does not know.
 ///
 /// # Errors
-/// [`Error::Invalid`] if it is no JSON object; [`Error::Encode`] naming the parameter that cannot be stored.
+/// [`Error::Invalid`] if it is no JSON object; [`Error::Encode`] naming the parameter that cannot
+/// be stored.
 pub fn map_from_json(task: &str, field: &'static str, json: &str) -> Result<Vec<u8>> {
     let takes = || format!("`{task}` takes an object: {{\"order\": 17}}");
     let value = read_json(task, field, json, &takes)?;

@@ -19,12 +19,14 @@ inventory::collect!(Submitted);
 /// Two tasks and the name that both claim.
 type Clash = (&'static HandlerDef, &'static HandlerDef, &'static str);
 
-/// Tasks by name and alias. [`Registry::linked`] holds everything that `#[task]` declared in the crates that the program
-/// names; a crate that nothing names is dropped by the linker, so write `use shop_tasks as _;`, or register by hand.
+/// Tasks by name and alias. [`Registry::linked`] holds everything that `#[task]` declared in the
+/// crates that the program names; a crate that nothing names is dropped by the linker, so write
+/// `use shop_tasks as _;`, or register by hand.
 #[derive(Clone, Default)]
 pub struct Registry {
     handlers: BTreeMap<&'static str, &'static HandlerDef>,
-    /// Functions of subscriptions, by queue and type of event: several subscriptions have functions of one type.
+    /// Functions of subscriptions, by queue and type of event: several subscriptions have functions
+    /// of one type.
     subscribers: BTreeMap<(&'static str, &'static str), &'static HandlerDef>,
     clashes: Vec<Clash>,
 }
@@ -40,7 +42,8 @@ impl Registry {
         Registry::of(|_| true)
     }
 
-    /// The tasks of one source file of this program, as `file!()` names it: test modules share a program, and each knows its own tasks.
+    /// The tasks of one source file of this program, as `file!()` names it: test modules share a
+    /// program, and each knows its own tasks.
     #[doc(hidden)]
     pub fn declared_in(file: &str) -> Self {
         Registry::of(|task| task.file == file)
@@ -100,7 +103,8 @@ impl Registry {
         self.subscribers.values().copied()
     }
 
-    /// The handlers, sorted by the name of their task, each once, and then the [subscribers](Self::subscribers).
+    /// The handlers, sorted by the name of their task, each once, and then the
+    /// [subscribers](Self::subscribers).
     pub fn handlers(&self) -> impl Iterator<Item = &'static HandlerDef> {
         let tasks = self.handlers.iter().filter(|(name, handler)| **name == handler.task.name).map(|(_, handler)| *handler);
         tasks.chain(self.subscribers())

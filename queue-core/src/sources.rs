@@ -1,7 +1,8 @@
 //! Scripts and statements that lie in files of their own.
 
-/// The text of a file of the sources: `compiled`. A debug build reads the file again where `QUEUE_TEST_SOURCES` names the folder of
-/// the workspace, so that a changed script is tested without a compiler.
+/// The text of a file of the sources: `compiled`. A debug build reads the file again where
+/// `QUEUE_TEST_SOURCES` names the folder of the workspace, so that a changed script is tested
+/// without a compiler.
 #[cfg(debug_assertions)]
 pub(crate) fn current(file: &std::path::Path, compiled: &'static str) -> &'static str {
     let Some(workspace) = std::env::var_os("QUEUE_TEST_SOURCES") else { return compiled };

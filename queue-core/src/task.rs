@@ -19,7 +19,8 @@ pub(crate) const DEFAULT_QUEUE: &str = "default";
 /// The default of `max_attempts`: after the 25th failure the job is a dead letter.
 pub const DEFAULT_MAX_ATTEMPTS: u32 = 25;
 
-/// A type that stands for a task: the type that `#[task]` puts beside the function, or a payload struct with `#[derive(Task)]`.
+/// A type that stands for a task: the type that `#[task]` puts beside the function, or a payload
+/// struct with `#[derive(Task)]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a task",
     note = "put `#[task]` on an async function, or `#[derive(Task)]` on a payload struct that implements `Handler`"
@@ -36,8 +37,8 @@ pub trait Task: Send + 'static {
     fn definition() -> &'static TaskDef;
 }
 
-/// In scope with the prelude, so that the compiler says what to write when something that is not a job is enqueued: a task itself,
-/// or what its function returns. Nothing implements it.
+/// In scope with the prelude, so that the compiler says what to write when something that is not a
+/// job is enqueued: a task itself, or what its function returns. Nothing implements it.
 #[doc(hidden)]
 pub trait EnqueueOfJob {
     /// Never called.
@@ -58,8 +59,8 @@ pub trait IsJob {}
 /// What a completed job of a task gives: the `T` of a handler that returns `Result<T, E>`.
 pub type TaskOutput<T> = <<T as Task>::Return as TaskReturn>::Output;
 
-/// How the delay before a retry grows: `base · 2^(attempt − 1)` up to `max`, of which the upper half is random
-/// ("equal jitter": AWS Architecture Blog, *Exponential Backoff And Jitter*).
+/// How the delay before a retry grows: `base · 2^(attempt − 1)` up to `max`, of which the upper
+/// half is random ("equal jitter": AWS Architecture Blog, *Exponential Backoff And Jitter*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// The delay after the first failure, before jitter. Default: 2 s.
@@ -101,7 +102,8 @@ pub enum OnIsolation {
     Cancel,
 }
 
-/// A task that declares limits, so that a job of another task may name them. Submitted by the macros.
+/// A task that declares limits, so that a job of another task may name them. Submitted by the
+/// macros.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct WithLimits(pub &'static TaskDef);
@@ -114,7 +116,8 @@ pub(crate) fn limits_of(queue: &str) -> impl Iterator<Item = &'static str> {
     tasks.flat_map(|task| task.limits).map(|limit| limit.name)
 }
 
-/// Everything the framework knows about a task. Written by the macros; found through `inventory` or `.register(..)`.
+/// Everything the framework knows about a task. Written by the macros; found through `inventory` or
+/// `.register(..)`.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct TaskDef {
@@ -136,7 +139,8 @@ pub struct TaskDef {
     pub priority: Priority,
     /// How long a done job and its result are kept; `None`: not at all.
     pub retention: Option<Duration>,
-    /// Whether it returns [`Done`](crate::Done): its effects commit together with the ending of its job.
+    /// Whether it returns [`Done`](crate::Done): its effects commit together with the ending of its
+    /// job.
     pub commits: bool,
     /// What happens to it in isolation.
     pub on_isolation: OnIsolation,

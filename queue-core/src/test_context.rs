@@ -14,7 +14,8 @@ use crate::{
     },
 };
 
-/// Makes a [`JobContext`] for a test that calls a task function by hand: of the first attempt of a job, unless something else is set.
+/// Makes a [`JobContext`] for a test that calls a task function by hand: of the first attempt of a
+/// job, unless something else is set.
 ///
 /// ```
 /// use queue_core::{CancelCause, TestContext, prelude::*};
@@ -46,8 +47,8 @@ pub struct TestContext {
 }
 
 impl TestContext {
-    /// The first attempt of a job with a new id, of task `test` in queue `test`, without timeout, headers, data and client. Its lease
-    /// ends in an hour.
+    /// The first attempt of a job with a new id, of task `test` in queue `test`, without timeout,
+    /// headers, data and client. Its lease ends in an hour.
     pub fn new() -> Self {
         let init = ContextInit::new("test", "test", JobId::make(), Arc::default());
         init.lease.set(Instant::now() + Duration::from_secs(3600));
@@ -125,7 +126,8 @@ impl TestContext {
         self
     }
 
-    /// The client of [`JobContext::client`], with which a handler enqueues further jobs. Default: none.
+    /// The client of [`JobContext::client`], with which a handler enqueues further jobs. Default:
+    /// none.
     pub fn client(mut self, client: Client) -> Self {
         self.client = Some(client);
         self

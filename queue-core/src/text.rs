@@ -15,7 +15,8 @@ pub fn plain(text: &str) -> String {
     text.replace(is_obeyed, " ")
 }
 
-/// Whether a terminal obeys a character instead of showing it: control characters, and those that change the direction of the text.
+/// Whether a terminal obeys a character instead of showing it: control characters, and those that
+/// change the direction of the text.
 pub fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -39,12 +40,14 @@ pub fn redacted(url: &str) -> String {
 /// In place of what may be a password.
 pub(crate) const HIDDEN: &str = "***";
 
-/// What may be shown of a URL behind its `://`: `[user:***@]host[:port],..[/path][?parameters]`. `None`: it is made of other parts.
+/// What may be shown of a URL behind its `://`: `[user:***@]host[:port],..[/path][?parameters]`.
+/// `None`: it is made of other parts.
 fn shown(rest: &str) -> Option<String> {
     let (authority, tail) = rest.find(['/', '?', '#']).map_or((rest, ""), |at| rest.split_at(at));
     let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
     let (user, hosts) = authority.rsplit_once('@').map_or((None, authority), |(user, hosts)| (Some(user), hosts));
-    // A password with a `/`, `?` or `#` in it ends the authority too early, and an `@` comes later, or a port that is none.
+    // A password with a `/`, `?` or `#` in it ends the authority too early, and an `@` comes later,
+    // or a port that is none.
     if tail.contains('@') || !hosts.split(',').all(is_host) || !is_made_of(path, "/._~%+-:") {
         return None;
     }

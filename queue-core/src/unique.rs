@@ -13,7 +13,8 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UniqueKey([u8; UniqueKey::BYTES]);
 
-/// What tells the jobs of a task apart begins with one of these, so that a text is never taken for parameters.
+/// What tells the jobs of a task apart begins with one of these, so that a text is never taken for
+/// parameters.
 pub(crate) const GIVEN: u8 = 1;
 pub(crate) const OF_PARAMETERS: u8 = 2;
 
@@ -77,7 +78,8 @@ pub enum Hold {
     /// Until the job has ended, in any state.
     #[default]
     UntilEnded,
-    /// Until the job starts. A job that comes back to wait (retry, snooze) takes its key again, unless a younger job has it.
+    /// Until the job starts. A job that comes back to wait (retry, snooze) takes its key again,
+    /// unless a younger job has it.
     UntilStarted,
     /// For this time from the enqueue on, even if the job has ended. Range: more than 0, to 100
     /// years.
@@ -91,9 +93,11 @@ pub enum OnConflict {
     /// It is not stored: the job that holds the key is the answer.
     #[default]
     Skip,
-    /// The job that holds the key takes its payload and its time, if that job has not started. If it runs, the new job waits for its end, as by `BufferOne`.
+    /// The job that holds the key takes its payload and its time, if that job has not started. If
+    /// it runs, the new job waits for its end, as by `BufferOne`.
     Replace,
-    /// It runs once after the job that holds the key, with the newest payload. A job that has not started yet takes the new payload.
+    /// It runs once after the job that holds the key, with the newest payload. A job that has not
+    /// started yet takes the new payload.
     BufferOne,
 }
 
@@ -108,7 +112,8 @@ pub struct Unique {
     /// What happens to the job if another one holds the key. [`Hold::Within`] allows only
     /// [`OnConflict::Skip`].
     pub on_conflict: OnConflict,
-    /// Whether [`OnConflict::Replace`] leaves the payload as it was first, and changes the time alone.
+    /// Whether [`OnConflict::Replace`] leaves the payload as it was first, and changes the time
+    /// alone.
     pub keep_payload: bool,
     /// The longest time from the first enqueue for which later ones may put the job off.
     pub max_wait: Option<Duration>,

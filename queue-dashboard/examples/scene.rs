@@ -1,5 +1,6 @@
-//! A dashboard with something to look at: workers that run, tasks that fail, a queue that nobody serves. It prints its address, and goes
-//! on until it is killed. `cargo run -p queue-dashboard --example scene`; `cargo xtask screenshots` makes pictures of it.
+//! A dashboard with something to look at: workers that run, tasks that fail, a queue that nobody
+//! serves. It prints its address, and goes on until it is killed.
+//! `cargo run -p queue-dashboard --example scene`; `cargo xtask screenshots` makes pictures of it.
 
 use std::{error::Error, time::Duration};
 

@@ -1,5 +1,6 @@
-//! Pictures of a dashboard: every page at three sizes, in light and in dark. `cargo xtask screenshots` runs it beside the example `scene`:
-//! `screenshots URL FOLDER`. It also says what each page weighs, and how soon it is seen.
+//! Pictures of a dashboard: every page at three sizes, in light and in dark.
+//! `cargo xtask screenshots` runs it beside the example `scene`: `screenshots URL FOLDER`. It also
+//! says what each page weighs, and how soon it is seen.
 
 use std::{error::Error, fs, path::PathBuf, time::Duration};
 
@@ -7,7 +8,8 @@ use queue_tests::browser::Browser;
 
 const SIZES: [(&str, u32, u32); 3] = [("phone", 375, 812), ("tablet", 820, 1100), ("desk", 1280, 900)];
 
-/// What a page weighs that nobody has in a cache, with its style and script, and when something was first seen of it.
+/// What a page weighs that nobody has in a cache, with its style and script, and when something was
+/// first seen of it.
 const FIGURES: &str = "
     const parts = [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')];
     return [parts.reduce((sum, part) => sum + part.encodedBodySize, 0), performance.getEntriesByName('first-contentful-paint')[0]?.startTime]";

@@ -1,4 +1,5 @@
-//! The style sheet, the script and the icon: part of the binary. Their addresses have a digest, so that a browser keeps them.
+//! The style sheet, the script and the icon: part of the binary. Their addresses have a digest, so
+//! that a browser keeps them.
 
 use std::sync::LazyLock;
 

@@ -28,8 +28,8 @@ pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
         .find_map(|(key, value)| (key == name).then_some(value))
 }
 
-/// A cookie that no script reads. A link on another site sends it, so that a visitor from a chat is signed in; a form or a script of
-/// another site does not.
+/// A cookie that no script reads. A link on another site sends it, so that a visitor from a chat is
+/// signed in; a form or a script of another site does not.
 pub(crate) fn set(name: &str, value: &str, base: &str) -> String {
     let path = if base.is_empty() { "/" } else { base };
     format!("{name}={value}; Path={path}; HttpOnly; SameSite=Lax")

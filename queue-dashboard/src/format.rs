@@ -20,7 +20,8 @@ pub(crate) fn count(n: u64, one: &str) -> String {
     format!("{} {one}{}", number(n), if n == 1 { "" } else { "s" })
 }
 
-/// A length of time in its largest unit, and the next where that matters: `4 s`, `12 min`, `3 h 20 min`, `5 d`.
+/// A length of time in its largest unit, and the next where that matters: `4 s`, `12 min`,
+/// `3 h 20 min`, `5 d`.
 pub(crate) fn span(time: Duration) -> String {
     let seconds = time.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);

@@ -38,7 +38,8 @@ const FIELD: &str = "csrf";
 /// Most bytes of a form: a hundred addresses of jobs fit.
 const FORM_MAX: usize = 128 * 1024;
 
-/// The same of the form Edit: the longest parameters that it has fit, of which each byte takes three.
+/// The same of the form Edit: the longest parameters that it has fit, of which each byte takes
+/// three.
 const EDIT_MAX: usize = 256 * 1024;
 
 /// Nothing from elsewhere, nothing inline.
@@ -146,7 +147,8 @@ async fn check(shared: &Shared, parts: &mut Parts, body: Body, viewer: &mut View
     Ok(Checked::Pass(Body::empty()))
 }
 
-/// The page of ours from which a form was sent, as the browser says. A question is sent to the address that it has, which is no page.
+/// The page of ours from which a form was sent, as the browser says. A question is sent to the
+/// address that it has, which is no page.
 fn came_from(parts: &Parts, base: &str) -> Option<String> {
     let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
     let (_, rest) = header(REFERER)?.split_once("://")?;
@@ -205,8 +207,9 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.ends_with(".localhost") || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Whether a form comes from a page of this dashboard. A browser sends `Sec-Fetch-Site` to a page that it trusts (HTTPS, or a loopback
-/// address), and `Origin` always. Behind a proxy that replaces `Host`, the origin must be one of the hosts.
+/// Whether a form comes from a page of this dashboard. A browser sends `Sec-Fetch-Site` to a page
+/// that it trusts (HTTPS, or a loopback address), and `Origin` always. Behind a proxy that replaces
+/// `Host`, the origin must be one of the hosts.
 fn is_from_here(headers: &HeaderMap, hosts: &Hosts) -> Result<(), Problem> {
     let header = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     if let Some(site) = header("sec-fetch-site") {

@@ -1,7 +1,9 @@
-//! What happened while somebody looked: the counters of the last two minutes, from which rates and the chart of the overview come.
+//! What happened while somebody looked: the counters of the last two minutes, from which rates and
+//! the chart of the overview come.
 //!
-//! The dashboard does not look while no page is open, so this begins with the first page and is gone when the process ends. What the
-//! queue itself keeps (minutes and hours, also of the time when nobody looked) would be drawn at the same place of the overview.
+//! The dashboard does not look while no page is open, so this begins with the first page and is
+//! gone when the process ends. What the queue itself keeps (minutes and hours, also of the time
+//! when nobody looked) would be drawn at the same place of the overview.
 
 use std::{
     collections::{BTreeMap, VecDeque},

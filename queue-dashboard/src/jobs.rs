@@ -1,5 +1,5 @@
-//! A part of a listing of jobs: of one queue or of all, narrowed by task and text. However many jobs there are, a page reads them for a
-//! bounded time, and says where the next page begins.
+//! A part of a listing of jobs: of one queue or of all, narrowed by task and text. However many
+//! jobs there are, a page reads them for a bounded time, and says where the next page begins.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -22,7 +22,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(1_500);
 /// A search that has found nothing continues by itself on this many pages, which is about a minute.
 pub(crate) const PAGES: u64 = 40;
 
-/// The number of the next page of a search that continues by itself; `None`: it has found something, has ended, or has gone on for long enough.
+/// The number of the next page of a search that continues by itself; `None`: it has found
+/// something, has ended, or has gone on for long enough.
 pub(crate) fn next_page(params: &Params, found: usize, has_next: bool) -> Option<u64> {
     Some(params.number::<0, PAGES>("pages").get() + 1).filter(|page| found == 0 && has_next && *page < PAGES)
 }
@@ -39,14 +40,16 @@ pub(crate) struct Wanted {
 /// What was typed into the field Text.
 #[derive(Clone, Debug)]
 pub(crate) enum Text {
-    /// Part of the id, the task's name, the parameters, the headers, the last error, the reason or the note; hidden values do not count.
+    /// Part of the id, the task's name, the parameters, the headers, the last error, the reason or
+    /// the note; hidden values do not count.
     Plain(String),
     /// As the command line takes it.
     Filter(Filter),
 }
 
 impl Text {
-    /// Reads it: as a filter if it is one, and else as a text. The second half says why it is no filter, if it looks like one.
+    /// Reads it: as a filter if it is one, and else as a text. The second half says why it is no
+    /// filter, if it looks like one.
     pub(crate) fn read(text: &str) -> (Self, Option<String>) {
         let plain = || Text::Plain(text.to_owned());
         if !text.contains(['=', '~']) {
@@ -69,7 +72,8 @@ impl Text {
     }
 }
 
-/// Why a filter is not taken: it compares the values as they are stored, and by trying anybody could find out what is hidden.
+/// Why a filter is not taken: it compares the values as they are stored, and by trying anybody
+/// could find out what is hidden.
 pub(crate) fn hidden(filter: &Filter) -> Option<String> {
     filter.asks_hidden().then(|| {
         "parameters, headers and parts of unique keys are searched as plain text, on the page Jobs, so that hidden values stay hidden"
@@ -147,7 +151,8 @@ pub(crate) async fn find(
                 found.next = Some(Place { queue: queue.clone(), offset });
                 return Ok(found);
             }
-            // A narrowed listing reads more than it shows: each job that it shows has its offset only if few are read at the end.
+            // A narrowed listing reads more than it shows: each job that it shows has its offset
+            // only if few are read at the end.
             let limit = if wanted.narrows() { CALL } else { room };
             let page = inspector.list(queue, wanted.state, offset, limit).await?;
             let read = page.jobs.len();

@@ -1,6 +1,8 @@
-//! A dashboard for the queues of [`queue_core`]: counts of waiting, running and failed jobs, problems, and the actions that fix them.
+//! A dashboard for the queues of [`queue_core`]: counts of waiting, running and failed jobs,
+//! problems, and the actions that fix them.
 //!
-//! In an application with axum it is one line. Say for each request who makes it and what they may do:
+//! In an application with axum it is one line. Say for each request who makes it and what they may
+//! do:
 //!
 //! ```no_run
 //! use axum::{Router, http::request::Parts};
@@ -24,22 +26,29 @@
 //! # }
 //! ```
 //!
-//! Without an application, `shop-worker dashboard` and `queue dashboard` serve it on the loopback address ([`Server`]).
+//! Without an application, `shop-worker dashboard` and `queue dashboard` serve it on the loopback
+//! address ([`Server`]).
 //!
-//! Pages are made on the server and work without script. A small script keeps them up to date while their tab is visible. Styles and
-//! script are part of the binary; a page loads nothing from elsewhere. The dashboard uses [`Client`](queue_core::Client) and
+//! Pages are made on the server and work without script. A small script keeps them up to date while
+//! their tab is visible. Styles and script are part of the binary; a page loads nothing from
+//! elsewhere. The dashboard uses [`Client`](queue_core::Client) and
 //! [`Inspector`](queue_core::inspect::Inspector) only, and costs nothing while nobody looks.
 //!
 //! # Safety
 //!
 //! - A request without a role gets nothing but the style sheet and the script.
-//! - [`Role::View`] reads, [`Role::Operate`] also pauses queues, pauses, runs and backfills schedules, and requeues, promotes and cancels jobs,
-//!   [`Role::Admin`] also deletes jobs. The server checks the role of each route. With [`Dashboard::read_only`] the routes that change something do not exist.
-//! - The `Host` of a request must be a loopback name, or one of [`Dashboard::hosts`]: so another site cannot reach the dashboard under
-//!   a name of its own (DNS rebinding).
-//! - A change needs a request from a page of the dashboard: its `Sec-Fetch-Site` or `Origin`, and a token in form and cookie, are compared.
-//! - Texts of jobs are escaped by the templates, and the content security policy allows no inline script.
-//! - Values of parameters, results and headers whose names look like secrets are hidden, see [`Dashboard::hide`].
+//! - [`Role::View`] reads, [`Role::Operate`] also pauses queues, pauses, runs and backfills
+//!   schedules, and requeues, promotes and cancels jobs, [`Role::Admin`] also deletes jobs. The
+//!   server checks the role of each route. With [`Dashboard::read_only`] the routes that change
+//!   something do not exist.
+//! - The `Host` of a request must be a loopback name, or one of [`Dashboard::hosts`]: so another
+//!   site cannot reach the dashboard under a name of its own (DNS rebinding).
+//! - A change needs a request from a page of the dashboard: its `Sec-Fetch-Site` or `Origin`, and a
+//!   token in form and cookie, are compared.
+//! - Texts of jobs are escaped by the templates, and the content security policy allows no inline
+//!   script.
+//! - Values of parameters, results and headers whose names look like secrets are hidden, see
+//!   [`Dashboard::hide`].
 //! - Each change is a log line with the target `queue_dashboard::audit`: who, what, which jobs.
 
 mod assets;
@@ -79,7 +88,8 @@ struct Chapter;
 #[doc = include_str!("../../docs/web.md")]
 struct AboutWebApplications;
 
-/// What the tests of this crate compare with: each route with its method, its path and the role that it needs.
+/// What the tests of this crate compare with: each route with its method, its path and the role
+/// that it needs.
 #[doc(hidden)]
 pub fn __routes(read_only: bool, signs_in: bool) -> Vec<(&'static str, &'static str, Option<Role>)> {
     routes::table(read_only, signs_in).into_iter().map(|route| (route.method, route.path, route.least)).collect()

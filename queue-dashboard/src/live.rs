@@ -1,5 +1,5 @@
-//! Keeps an open page up to date: a stream of server-sent events, each with the page's new content, at most twice a second and only if
-//! it differs.
+//! Keeps an open page up to date: a stream of server-sent events, each with the page's new content,
+//! at most twice a second and only if it differs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,19 +35,22 @@ use crate::{
 /// How often a page that shows a list is made anew: it asks the broker for its own jobs.
 const LIST_REFRESH: Duration = Duration::from_secs(1);
 
-/// How often the lists of schedules, of groups, of limits and of failures are made anew: they ask each queue.
+/// How often the lists of schedules, of groups, of limits and of failures are made anew: they ask
+/// each queue.
 const SCHEDULES_REFRESH: Duration = Duration::from_secs(2);
 
 /// A page of more bytes is sent half as often.
 const LARGE: usize = 24 * 1024;
 
-/// A page that takes long to make is made at least this often: what it waited for may be there again.
+/// A page that takes long to make is made at least this often: what it waited for may be there
+/// again.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// The browser hears at least this often that the page is up to date.
 const SIGN: Duration = Duration::from_secs(2);
 
-/// A stream ends after this long, and the browser opens another: the graceful stop of a server waits for no stream for longer.
+/// A stream ends after this long, and the browser opens another: the graceful stop of a server
+/// waits for no stream for longer.
 const TERM: Duration = Duration::from_secs(60);
 
 /// Which page is kept up to date.
@@ -78,7 +81,8 @@ struct Watcher {
     viewer: Viewer,
     kind: Kind,
     params: Params,
-    /// What the page Watch has seen, its turn to watch, why it cannot, and how long its last look was.
+    /// What the page Watch has seen, its turn to watch, why it cannot, and how long its last look
+    /// was.
     watching: Option<watch::Watching>,
     turn: Option<OwnedSemaphorePermit>,
     hindered: Option<String>,
@@ -188,12 +192,14 @@ impl Watcher {
                 _ if content.as_ref().is_ok_and(|html| html.len() > LARGE) => LIST_REFRESH,
                 _ => REFRESH,
             };
-            // A page that takes long to make is made less often. To wait for something to happen is no work.
+            // A page that takes long to make is made less often. To wait for something to happen is
+            // no work.
             let took = began.elapsed().saturating_sub(self.waited);
             self.next = Instant::now() + pause.max((took * 4).min(LONGEST));
             let html = match content {
                 Ok(html) => html,
-                // It may pass: the page is sent anew as soon as it can be made, and it was no work to wait for an answer.
+                // It may pass: the page is sent anew as soon as it can be made, and it was no work
+                // to wait for an answer.
                 Err(banner) => {
                     (self.next, self.sent) = (Instant::now() + pause, String::new());
                     return Some(Event::default().event("late").data(banner));

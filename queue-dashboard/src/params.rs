@@ -40,7 +40,8 @@ pub(crate) fn text_of<const MAX: usize>(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(MAX).collect::<String>().trim().to_owned()
 }
 
-/// A number from `MIN` to `MAX`. Any text is read: as the nearest number in these bounds, or as `MIN` if it is none.
+/// A number from `MIN` to `MAX`. Any text is read: as the nearest number in these bounds, or as
+/// `MIN` if it is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounded<const MIN: u64, const MAX: u64>(u64);
 

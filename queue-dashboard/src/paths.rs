@@ -12,7 +12,8 @@ pub(crate) fn path_of(job: &JobAddress) -> String {
     job_path(&job.queue, &job.id.to_string())
 }
 
-/// A name as a part of a path. A browser takes `.` and `..` for folders, also percent-encoded: they stand behind a sign that is in no name.
+/// A name as a part of a path. A browser takes `.` and `..` for folders, also percent-encoded: they
+/// stand behind a sign that is in no name.
 fn written(name: &str) -> String {
     if matches!(name, "." | "..") { format!("~{name}") } else { name.replace('%', "%25") }
 }

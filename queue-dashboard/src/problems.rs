@@ -381,7 +381,8 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
     finding
 }
 
-/// Parked jobs that no release has failed on. A worker that has their task takes them with its next free slot.
+/// Parked jobs that no release has failed on. A worker that has their task takes them with its next
+/// free slot.
 fn without_worker(snapshot: &Snapshot, queue: &str, task: &str, what: &str) -> (Tone, String, &'static str) {
     let has_it = |worker: &&WorkerRecord| !worker.lease_left.is_zero() && worker.tasks.iter().any(|known| known == task);
     let serves = |worker: &&WorkerRecord| worker.queues.iter().any(|served| served == queue);

@@ -7,7 +7,8 @@ use std::fmt;
 pub enum Role {
     /// Sees everything but what is [hidden](crate::Dashboard::hide).
     View,
-    /// Also pauses and resumes queues, schedules and groups, runs and backfills schedules, sets the rules of groups, and requeues, promotes and cancels jobs.
+    /// Also pauses and resumes queues, schedules and groups, runs and backfills schedules, sets the
+    /// rules of groups, and requeues, promotes and cancels jobs.
     Operate,
     /// Also deletes jobs.
     Admin,

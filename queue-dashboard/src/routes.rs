@@ -163,7 +163,8 @@ async fn check(least: Option<Role>, Extension(viewer): Extension<Viewer>, reques
     .into_response()
 }
 
-/// A change that was begun is ended and logged, also if its person closes the page: the future of a request is dropped then.
+/// A change that was begun is ended and logged, also if its person closes the page: the future of a
+/// request is dropped then.
 async fn answered(request: Request, next: Next) -> Response {
     if request.method() != Method::POST {
         return next.run(request).await;

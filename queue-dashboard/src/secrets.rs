@@ -8,10 +8,12 @@ use serde_json::Value;
 /// What stands in place of a secret.
 pub(crate) const HIDDEN: &str = "••••••";
 
-/// Names of secrets that no other word contains, in small letters without `_`, `-` and `.`: hidden wherever they are in a name.
+/// Names of secrets that no other word contains, in small letters without `_`, `-` and `.`: hidden
+/// wherever they are in a name.
 const ANYWHERE: [&str; 8] = ["password", "passwd", "passphrase", "apikey", "authorization", "privatekey", "accesskey", "cardnumber"];
 
-/// Names of secrets that other words contain: hidden if they are a word of a name, or its end, as in `accesstoken`.
+/// Names of secrets that other words contain: hidden if they are a word of a name, or its end, as
+/// in `accesstoken`.
 const WORDS: [&str; 5] = ["secret", "token", "cookie", "credential", "signature"];
 
 /// Short names of secrets: hidden only as a whole word. `class_name` has `ssn` in it.
@@ -64,7 +66,8 @@ impl Secrets {
         error.map(|error| self.text(error))
     }
 
-    /// A text in which what stands behind the name of a secret is hidden: `password=…`, `"token": "…"`, `Authorization: Bearer …`.
+    /// A text in which what stands behind the name of a secret is hidden: `password=…`,
+    /// `"token": "…"`, `Authorization: Bearer …`.
     pub(crate) fn text(&self, text: &str) -> String {
         let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
         while let Some(at) = rest.find(['=', ':']) {

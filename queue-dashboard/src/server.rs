@@ -1,4 +1,5 @@
-//! A dashboard with a server of its own, for command lines: on the loopback address, and with a token.
+//! A dashboard with a server of its own, for command lines: on the loopback address, and with a
+//! token.
 
 use std::{fmt, io, net::SocketAddr, sync::Arc};
 
@@ -27,20 +28,25 @@ const SHORTEST: usize = 16;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// Where it listens. Default: `127.0.0.1:7070`. Another than a loopback address needs a [`token`](Self::token) of yours, since
-    /// everybody in the network can reach it.
+    /// Where it listens. Default: `127.0.0.1:7070`. Another than a loopback address needs a
+    /// [`token`](Self::token) of yours, since everybody in the network can reach it.
     pub bind: SocketAddr,
-    /// What a visitor has to know: at least 16 characters. Default: a random one, which is part of [`Server::url`].
+    /// What a visitor has to know: at least 16 characters. Default: a random one, which is part of
+    /// [`Server::url`].
     pub token: Option<String>,
-    /// Lets everybody in who can reach the address, which must be a loopback address. Default: false.
+    /// Lets everybody in who can reach the address, which must be a loopback address. Default:
+    /// false.
     pub no_auth: bool,
     /// Lets visitors pause queues and change jobs. Default: false, the dashboard is read-only.
     pub allow_actions: bool,
-    /// Further names under which it is reached, besides `localhost` and loopback addresses, see [`Dashboard::hosts`](crate::Dashboard::hosts).
+    /// Further names under which it is reached, besides `localhost` and loopback addresses, see
+    /// [`Dashboard::hosts`](crate::Dashboard::hosts).
     pub hosts: Vec<String>,
-    /// The path under which browsers see it, as `/ops/queue`. A proxy may pass this path on or remove it. Default: none.
+    /// The path under which browsers see it, as `/ops/queue`. A proxy may pass this path on or
+    /// remove it. Default: none.
     pub base: String,
-    /// Further names of fields whose values are hidden, see [`Dashboard::hide`](crate::Dashboard::hide).
+    /// Further names of fields whose values are hidden, see
+    /// [`Dashboard::hide`](crate::Dashboard::hide).
     pub hide: Vec<String>,
 }
 
@@ -90,7 +96,8 @@ impl Server {
     /// Checks the options, and listens.
     ///
     /// # Errors
-    /// [`SetupError`] if the options would let strangers in, or if the address cannot be listened on.
+    /// [`SetupError`] if the options would let strangers in, or if the address cannot be listened
+    /// on.
     pub async fn bind(client: Client, options: Options) -> Result<Server, SetupError> {
         let bind = options.bind;
         if !bind.ip().is_loopback() && (options.no_auth || options.token.is_none()) {
@@ -144,7 +151,8 @@ impl Server {
         })
     }
 
-    /// Serves it until a future is ready, for at most 256 connections at once. A client has 10 s for each request. Open pages do not delay the end.
+    /// Serves it until a future is ready, for at most 256 connections at once. A client has 10 s
+    /// for each request. Open pages do not delay the end.
     ///
     /// # Errors
     /// [`SetupError`] if there are no random numbers.
@@ -177,7 +185,8 @@ impl Server {
     }
 }
 
-/// Lets in who knows the token. A browser keeps a random cookie instead, which ends with this process.
+/// Lets in who knows the token. A browser keeps a random cookie instead, which ends with this
+/// process.
 #[derive(Clone)]
 pub(crate) struct SignIn(Arc<Inner>);
 

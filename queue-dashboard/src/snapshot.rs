@@ -1,5 +1,5 @@
-//! What is known of all queues at one moment. Whoever looks within half a second of each other sees the same snapshot, so that many open
-//! pages cost the broker as much as one.
+//! What is known of all queues at one moment. Whoever looks within half a second of each other sees
+//! the same snapshot, so that many open pages cost the broker as much as one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -83,7 +83,8 @@ pub(crate) struct Details {
     pub(crate) workers: Vec<WorkerRecord>,
     /// What is alike among the failed, parked and dead jobs of a queue.
     pub(crate) groups: Vec<Group>,
-    /// Jobs that were running when their process died, of those that were looked at and have not ended.
+    /// Jobs that were running when their process died, of those that were looked at and have not
+    /// ended.
     pub(crate) suspects: Vec<JobRecord>,
     /// How many jobs of each queue wait for what, by the name of the reason.
     pub(crate) waiting: BTreeMap<String, BTreeMap<&'static str, u64>>,
@@ -263,7 +264,8 @@ async fn firsts(inspector: &Inspector, queues: &[Queue]) -> Vec<JobRecord> {
     firsts
 }
 
-/// How many jobs wait for what. Of the queues with the most ready or parked jobs the groups are looked at; in the others all that have a worker wait until they are served.
+/// How many jobs wait for what. Of the queues with the most ready or parked jobs the groups are
+/// looked at; in the others all that have a worker wait until they are served.
 async fn waiting(inspector: &Inspector, queues: &[Queue]) -> BTreeMap<String, BTreeMap<&'static str, u64>> {
     let mut looked: Vec<&Queue> = most(queues, JobState::Ready).into_iter().take(GROUPS_OF).collect();
     for queue in most(queues, JobState::Parked).into_iter().take(GROUPS_OF) {

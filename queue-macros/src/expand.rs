@@ -1,4 +1,5 @@
-//! What functions and structs have in common: the `Task` impl, the definition, the way into the registry.
+//! What functions and structs have in common: the `Task` impl, the definition, the way into the
+//! registry.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -23,12 +24,14 @@ pub(crate) struct Definition<'a> {
     pub blocking: bool,
     /// What serde reads on the struct whose fields are the parameters, if it is one.
     pub fields: Option<&'a serde::Container>,
-    /// An expression that runs the user's code with these values, one per parameter, in a function that has the `call`.
+    /// An expression that runs the user's code with these values, one per parameter, in a function
+    /// that has the `call`.
     pub run: &'a dyn Fn(&[Ident]) -> TokenStream,
 }
 
 impl Definition<'_> {
-    /// Statements that write the payload from `locals`, one per payload parameter, and make a job of it.
+    /// Statements that write the payload from `locals`, one per payload parameter, and make a job
+    /// of it.
     pub(crate) fn writes(&self, locals: &[TokenStream]) -> TokenStream {
         let core = self.options.krate();
         // A parameter may have any name: this one is visible to nothing else.
@@ -61,7 +64,8 @@ pub(crate) fn in_order(statements: impl Iterator<Item = (String, TokenStream)>) 
     statements.into_iter().map(|(_, statement)| statement).collect()
 }
 
-/// The constant of a `Task` that checks whether its results can be read back. Of a type that borrows the compiler would say that it can be, and refuse it then.
+/// The constant of a `Task` that checks whether its results can be read back. Of a type that
+/// borrows the compiler would say that it can be, and refuse it then.
 pub(crate) fn read_back(return_type: &Type) -> Option<TokenStream> {
     let is_asked = !matches!(return_type, Type::Verbatim(_)) && !fallback::has_lifetime(return_type);
     is_asked.then(|| quote!(const READ_BACK: __queue::Option<__queue::ReadBack> = __queue::Has::<#return_type>::READ_BACK;))
@@ -72,8 +76,9 @@ pub(crate) fn commits(return_type: &Type) -> Option<TokenStream> {
     (!fallback::has_lifetime(return_type)).then(|| quote!(__queue_def.commits = __queue::Has::<#return_type>::COMMITS;))
 }
 
-/// The expansion; `inherent` goes inside, where it sees the same names. They begin with two underscores: a task or a default
-/// of the user's may be called `run` or `needs`, and items have no hygiene.
+/// The expansion; `inherent` goes inside, where it sees the same names. They begin with two
+/// underscores: a task or a default of the user's may be called `run` or `needs`, and items have no
+/// hygiene.
 pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStream {
     let core = task.options.krate();
     let (name, task_name, return_type) = (task.name, &task.task_name, task.return_type);

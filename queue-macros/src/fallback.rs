@@ -1,4 +1,5 @@
-//! What stands in for a task with a mistake: enough of it that those who use the task are not told of it too.
+//! What stands in for a task with a mistake: enough of it that those who use the task are not told
+//! of it too.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
@@ -13,7 +14,8 @@ use crate::{
 pub(crate) fn of_function(function: &ItemFn, options: &Options) -> TokenStream {
     let signature = &function.sig;
     if signature.inputs.iter().any(|argument| matches!(argument, FnArg::Receiver(_))) {
-        // Whether this is a method or a free function cannot be seen: one of the two would be told of its `self` again.
+        // Whether this is a method or a free function cannot be seen: one of the two would be told
+        // of its `self` again.
         return TokenStream::new();
     }
     let core = options.krate();
@@ -50,8 +52,9 @@ pub(crate) fn of_function(function: &ItemFn, options: &Options) -> TokenStream {
     }
 }
 
-/// A `Context` of another crate is often a trait, or not `Send`: the compiler would tell that too. It was told already, so
-/// the function gets the type that it should have had, and the import stays in use.
+/// A `Context` of another crate is often a trait, or not `Send`: the compiler would tell that too.
+/// It was told already, so the function gets the type that it should have had, and the import stays
+/// in use.
 fn without_foreign_context(function: &ItemFn, core: &TokenStream) -> (ItemFn, Option<TokenStream>) {
     let (mut function, mut import) = (function.clone(), None);
     for argument in &mut function.sig.inputs {

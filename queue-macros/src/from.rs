@@ -1,4 +1,5 @@
-//! What the options of `#[subscribe(...)]` have besides those of tasks: where a subscription begins, and what they do not have.
+//! What the options of `#[subscribe(...)]` have besides those of tasks: where a subscription
+//! begins, and what they do not have.
 
 use std::time::UNIX_EPOCH;
 

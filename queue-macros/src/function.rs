@@ -36,7 +36,8 @@ pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
     let parsed = problems.take(Options::parse(options));
     check(&function, parsed.as_ref(), &mut problems);
     function.attrs.retain(|attribute| !attribute.path().is_ident("task"));
-    // Also when something is wrong already: all mistakes are told together, and our attributes have to come off.
+    // Also when something is wrong already: all mistakes are told together, and our attributes have
+    // to come off.
     let params: Vec<_> = function.sig.inputs.iter_mut().filter_map(|argument| problems.take(Param::of_argument(argument))).collect();
     let options = parsed.unwrap_or_default();
     if let Some(unique) = &options.unique {
@@ -70,7 +71,8 @@ pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
     }
 }
 
-/// The function alone, and the error: a type beside it has no place in an `impl` or a trait, and would be five more errors.
+/// The function alone, and the error: a type beside it has no place in an `impl` or a trait, and
+/// would be five more errors.
 fn misplaced(mut function: ItemFn, place: &str) -> TokenStream {
     for argument in &mut function.sig.inputs {
         drop(Param::of_argument(argument));
@@ -112,7 +114,8 @@ fn task(function: &ItemFn, task_name: String, options: &Options, params: &[Param
         fields: None,
         // The place of the name: a future that is not `Send` is told there.
         run: &|values| {
-            // Only the path is placed there: a name from outside a `macro_rules!` would not see the `call`.
+            // Only the path is placed there: a name from outside a `macro_rules!` would not see the
+            // `call`.
             let (call, wanted) = (quote!(#name(#(#values),*)), quote!(__queue_call.wants_result.clone()));
             match options.blocking {
                 Some(_) => quote!(__queue::end::<#name>(#call, &__queue_call.wants_result)),
@@ -150,7 +153,8 @@ pub(crate) fn attributes<'a>(function: &'a ItemFn, name: &str) -> Vec<&'a Attrib
     function.attrs.iter().filter(|attribute| attribute.path().is_ident(name)).collect()
 }
 
-/// `options` is `None` when they are wrong: then nobody knows whether the function was meant to block.
+/// `options` is `None` when they are wrong: then nobody knows whether the function was meant to
+/// block.
 pub(crate) fn check(function: &ItemFn, options: Option<&Options>, problems: &mut Problems) {
     let signature = &function.sig;
     match (&signature.asyncness, options.map(|options| options.blocking)) {

@@ -1,4 +1,5 @@
-//! The option `group` of `#[task(...)]`: which parameter names the group of a job, and what holds for all groups of the queue.
+//! The option `group` of `#[task(...)]`: which parameter names the group of a job, and what holds
+//! for all groups of the queue.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -158,7 +159,8 @@ impl Group {
     }
 }
 
-/// An item that asks whether the type of a parameter is a text, a number or a bool, as far as that can be told of a type.
+/// An item that asks whether the type of a parameter is a text, a number or a bool, as far as that
+/// can be told of a type.
 pub(crate) fn asks(name: &Ident, params: &[Param], what: &TokenStream) -> Option<TokenStream> {
     let param = params.iter().find(|param| param.name.unraw() == name.unraw())?;
     let ty = &param.ty;
@@ -220,7 +222,8 @@ fn unknown(name: &str) -> String {
     }
 }
 
-/// What a type is that is no text, number or bool, as far as its name says, and what is said of it besides.
+/// What a type is that is no text, number or bool, as far as its name says, and what is said of it
+/// besides.
 pub(crate) fn kind_of(param: &Param) -> Option<(&'static str, &'static str)> {
     if param.is_stored_as_it_is() { kind_of_type(&param.ty) } else { None }
 }

@@ -1,8 +1,10 @@
-//! `#[task]`, `#[derive(Task)]`, `#[subscribe]` and `#[derive(Event)]` of [queue-core](https://docs.rs/queue-core), where they are documented and re-exported. The glossary in
-//! `docs/README.md` of the repository says what the words mean.
+//! `#[task]`, `#[derive(Task)]`, `#[subscribe]` and `#[derive(Event)]` of
+//! [queue-core](https://docs.rs/queue-core), where they are documented and re-exported. The
+//! glossary in `docs/README.md` of the repository says what the words mean.
 //!
-//! Each mistake is told once, at the token that has to change: the macros check what can be seen in the syntax, and route
-//! every requirement on a type through exactly one expression that carries the span of that type.
+//! Each mistake is told once, at the token that has to change: the macros check what can be seen in
+//! the syntax, and route every requirement on a type through exactly one expression that carries
+//! the span of that type.
 
 mod derive;
 mod event;

@@ -1,4 +1,5 @@
-//! The option `limit` of `#[task(...)]`: how many jobs that share something run at once, and how many start in a time.
+//! The option `limit` of `#[task(...)]`: how many jobs that share something run at once, and how
+//! many start in a time.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The names that an expansion binds. All of them begin with [`PREFIX`], and no name that a user chooses may: so a task, a parameter,
-//! a default or a constant in scope can have any other name.
+//! The names that an expansion binds. All of them begin with [`PREFIX`], and no name that a user
+//! chooses may: so a task, a parameter, a default or a constant in scope can have any other name.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::Error;
@@ -28,8 +28,8 @@ mod tests {
 
     use super::*;
 
-    /// The names that code binds where other code could see them: locals, parameters, free items and imports. Associated items are
-    /// reached by their type only, and fields by their value.
+    /// The names that code binds where other code could see them: locals, parameters, free items
+    /// and imports. Associated items are reached by their type only, and fields by their value.
     #[derive(Default)]
     struct Bound(BTreeSet<String>);
 

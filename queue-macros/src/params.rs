@@ -118,14 +118,16 @@ impl Param {
         self.field.as_ref().map_or_else(|| self.name.unraw().to_string(), |(_, key, _)| key.clone())
     }
 
-    /// A constant expression: whether it is an `Option` whose `None` is left out. A function of the user's may store `Some(None)`.
+    /// A constant expression: whether it is an `Option` whose `None` is left out. A function of the
+    /// user's may store `Some(None)`.
     fn is_option(&self) -> TokenStream {
         let ty = &self.ty;
         let has = quote_spanned!(ty.span()=> __queue::Has::<#ty>);
         quote!((#has::OPTION && !#has::NESTED))
     }
 
-    /// Constant expressions: whether it has to be there, and whether it is left out when it is `None`.
+    /// Constant expressions: whether it has to be there, and whether it is left out when it is
+    /// `None`.
     fn presence(&self) -> (TokenStream, TokenStream) {
         let option = self.is_option();
         // What is missing is what the default says.
@@ -142,7 +144,8 @@ impl Param {
         }
     }
 
-    /// Whether a schedule may have to give it: its type may be an `Option` by another name, which [`is_required`](Self::is_required) knows.
+    /// Whether a schedule may have to give it: its type may be an `Option` by another name, which
+    /// [`is_required`](Self::is_required) knows.
     pub(crate) fn may_be_required(&self) -> bool {
         let has_default = self.field.as_ref().is_some_and(|(field, _, container)| field.default || *container);
         matches!(self.kind, Kind::Required) && !has_default
@@ -158,7 +161,8 @@ impl Param {
         self.is_payload() || self.field.as_ref().is_some_and(|(field, ..)| field.flat)
     }
 
-    /// The one item through which everything that we need of its type goes, so that a type that lacks it is told once.
+    /// The one item through which everything that we need of its type goes, so that a type that
+    /// lacks it is told once.
     pub(crate) fn access(&self, index: usize) -> (Ident, TokenStream) {
         let ty = &self.ty;
         let (access, constant) = match self.kind {
@@ -185,7 +189,8 @@ impl Param {
         (constant, item)
     }
 
-    /// Whether its type is asked for being stored: of a field that serde derives by functions of the user's it is not.
+    /// Whether its type is asked for being stored: of a field that serde derives by functions of
+    /// the user's it is not.
     pub(crate) fn is_stored_as_it_is(&self) -> bool {
         self.field.as_ref().is_none_or(|(field, ..)| !field.nameless && !field.writes && !field.reads)
     }
@@ -229,7 +234,8 @@ impl Param {
         self.field.as_ref().is_some_and(|(field, _, container)| !(field.default || is_option && *container))
     }
 
-    /// An item that does not compile if serde may leave the field out and could not read it back then.
+    /// An item that does not compile if serde may leave the field out and could not read it back
+    /// then.
     fn missing(&self) -> Option<TokenStream> {
         let field = &self.field.as_ref()?.0;
         let word = field.unwritten.as_ref()?;
@@ -243,8 +249,9 @@ impl Param {
         Some(quote_spanned!(word.span()=> const _: () = if !#is_readable { ::core::panic!(#problem) };))
     }
 
-    /// What a reader takes for `None` where it is missing, if it is an `Option` under another name: serde asks the function that reads it
-    /// for no default. One with an alias is not: it may be there under that.
+    /// What a reader takes for `None` where it is missing, if it is an `Option` under another name:
+    /// serde asks the function that reads it for no default. One with an alias is not: it may be
+    /// there under that.
     fn nil(&self) -> Option<TokenStream> {
         let (field, key, container) = self.field.as_ref()?;
         let (option, is_open) = (self.is_option(), matches!(self.kind, Kind::Required) && !field.default && !field.alias && !container);
@@ -257,7 +264,8 @@ impl Param {
         self.is_injected().then(|| quote_spanned!(ty.span()=> __queue::Has::<#ty>::INJECT))
     }
 
-    /// An expression that gives its value, in a function that has `payload` and `context` and returns a `Result`.
+    /// An expression that gives its value, in a function that has `payload` and `context` and
+    /// returns a `Result`.
     pub(crate) fn value(&self, index: usize, access: &Ident) -> TokenStream {
         let key = self.key();
         match &self.kind {
@@ -270,7 +278,8 @@ impl Param {
         }
     }
 
-    /// The function that gives its default: one of its own, so that the expression sees nothing of ours.
+    /// The function that gives its default: one of its own, so that the expression sees nothing of
+    /// ours.
     pub(crate) fn default_item(&self, index: usize) -> Option<TokenStream> {
         let (function, ty) = (default_name(index), &self.ty);
         let value = match &self.kind {
@@ -293,10 +302,12 @@ pub(crate) fn key_of(name: &Ident, params: &[Param]) -> String {
     params.iter().find(|param| param.name.unraw() == name.unraw()).map_or_else(|| name.unraw().to_string(), Param::key)
 }
 
-/// The items of a struct whose fields are the payload: the struct for which serde derives, and its implementation of `Fields`.
+/// The items of a struct whose fields are the payload: the struct for which serde derives, and its
+/// implementation of `Fields`.
 pub(crate) fn fields(of: &Ident, params: &[Param], container: &serde::Container, role: &TokenStream, core: &TokenStream) -> TokenStream {
     let attributes = &container.attributes;
-    // In the order in which they are stored; flattened ones keep theirs, as each takes what the ones before it have left.
+    // In the order in which they are stored; flattened ones keep theirs, as each takes what the
+    // ones before it have left.
     let mut ordered: Vec<_> = params.iter().enumerate().collect();
     ordered.sort_by_key(|(_, param)| (!param.is_payload(), if param.is_payload() { param.key() } else { String::new() }));
     let (fields, functions): (Vec<_>, Vec<_>) = ordered.into_iter().map(|(index, param)| param.field(index)).unzip();
@@ -430,12 +441,14 @@ fn take_attributes(attributes: &mut Vec<Attribute>) -> Result<(Option<OwnDefault
     problem.map_or(Ok((default, inject)), Err)
 }
 
-/// `Data<T>` and `JobContext` by their last path segment; whether they are ours is asked by the expansion.
+/// `Data<T>` and `JobContext` by their last path segment; whether they are ours is asked by the
+/// expansion.
 pub(crate) fn looks_injected(ty: &Type) -> bool {
     last_segment(ty).is_some_and(|segment| segment.ident == "Data" || segment.ident == "JobContext")
 }
 
-/// What cannot be ours by its looks. It is told here since such a type is often not `Send` either, which would be told too.
+/// What cannot be ours by its looks. It is told here since such a type is often not `Send` either,
+/// which would be told too.
 fn foreign(ty: &Type) -> Option<Error> {
     let segment = last_segment(ty)?;
     let has_lifetime = match &segment.arguments {

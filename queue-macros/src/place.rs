@@ -1,5 +1,6 @@
-//! Whether a function stands in an `impl` or in a trait. Its tokens do not say that, so the file is read. That is done only for a
-//! task that is indented, and only to tell the mistake: if the file cannot be read, the compiler tells it in words of its own.
+//! Whether a function stands in an `impl` or in a trait. Its tokens do not say that, so the file is
+//! read. That is done only for a task that is indented, and only to tell the mistake: if the file
+//! cannot be read, the compiler tells it in words of its own.
 
 use quote::ToTokens;
 use syn::{Attribute, FnArg, ImplItemFn, Signature, TraitItemFn, visit::Visit};

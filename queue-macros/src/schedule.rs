@@ -1,5 +1,5 @@
-//! `schedule(..)` among the options of a task: when it ticks, and the parameters of its jobs. Everything but the time zone is checked here; the
-//! worker knows the zones.
+//! `schedule(..)` among the options of a task: when it ticks, and the parameters of its jobs.
+//! Everything but the time zone is checked here; the worker knows the zones.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! The attributes of serde on a payload struct and its fields. They are passed on to what serde derives; what is read of them here is
-//! only what the definition of the task says: the names of the parameters, and which must be there.
+//! The attributes of serde on a payload struct and its fields. They are passed on to what serde
+//! derives; what is read of them here is only what the definition of the task says: the names of
+//! the parameters, and which must be there.
 
 use syn::{Attribute, Error, Expr, Ident, LitStr, Result, Token, ext::IdentExt, meta::ParseNestedMeta};
 

@@ -6,7 +6,8 @@ pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     known.iter().map(|other| (distance(word, other), *other)).filter(|(distance, _)| *distance <= limit).min().map(|(_, other)| other)
 }
 
-/// The number of letters to insert, remove, replace or swap with their neighbour ("optimal string alignment").
+/// The number of letters to insert, remove, replace or swap with their neighbour ("optimal string
+/// alignment").
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut before = vec![0; other.len() + 1];

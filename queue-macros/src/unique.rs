@@ -1,4 +1,5 @@
-//! The option `unique` of `#[task(...)]`: which parameters make the key of a job, and how it is held.
+//! The option `unique` of `#[task(...)]`: which parameters make the key of a job, and how it is
+//! held.
 
 use std::time::Duration;
 
@@ -194,7 +195,8 @@ impl Unique {
         }
     }
 
-    /// Statements that check the fields of a key against what was written to `payload`. `local`: a parameter's value.
+    /// Statements that check the fields of a key against what was written to `payload`. `local`: a
+    /// parameter's value.
     pub(crate) fn checks(&self, payload: &Ident, params: &[Param], local: impl Fn(&Ident) -> Option<TokenStream>) -> TokenStream {
         let nested = self.by.iter().flatten().filter(|path| path.0.len() > 1);
         let checks = nested.filter_map(|path| {
@@ -265,7 +267,8 @@ pub(crate) fn unknown_of(lacks: &str, name: &Ident, params: &[Param]) -> String 
     }
 }
 
-/// Why a parameter of this type cannot be a part of a key, as far as its name says. A set that is the whole parameter is stored sorted.
+/// Why a parameter of this type cannot be a part of a key, as far as its name says. A set that is
+/// the whole parameter is stored sorted.
 pub(crate) fn no_key(ty: &Type) -> Option<&'static str> {
     let elements = set_in(ty).and_then(|set| match &set.arguments {
         PathArguments::AngleBracketed(arguments) => arguments.args.first(),
@@ -296,7 +299,8 @@ pub(crate) fn asks_of(by: &[By], params: &[Param]) -> TokenStream {
     whole.filter_map(|name| asks(name, params.iter().find(|param| param.name.unraw() == name.unraw())?)).collect()
 }
 
-/// An item that does not compile if a parameter is part of a key and a set of another crate, which is not sorted.
+/// An item that does not compile if a parameter is part of a key and a set of another crate, which
+/// is not sorted.
 fn asks(name: &Ident, param: &Param) -> Option<TokenStream> {
     let ty = &param.ty;
     let problem = format!("`{}` is a set without an order, which cannot be part of a key: take `std::collections::HashSet`", param.name);

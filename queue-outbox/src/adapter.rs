@@ -1,4 +1,5 @@
-//! What the adapters of database libraries share, those in other packages included: the SQL, and what its answers mean. It is no part of the public interface.
+//! What the adapters of database libraries share, those in other packages included: the SQL, and
+//! what its answers mean. It is no part of the public interface.
 
 use std::sync::Once;
 
@@ -63,7 +64,8 @@ pub fn check_synchronous(outbox: &Outbox, found: i64) -> Result<()> {
 /// Selects the version of SQLite that is linked in, which [`warn_of_wal_reset_bug`] takes.
 pub const VERSION_SQL: &str = "SELECT sqlite_version()";
 
-/// Logs one warning if this version of SQLite has the [WAL-reset bug](https://sqlite.org/wal.html#walresetbug).
+/// Logs one warning if this version of SQLite has the [WAL-reset
+/// bug](https://sqlite.org/wal.html#walresetbug).
 pub fn warn_of_wal_reset_bug(version: &str) {
     static WARNED: Once = Once::new();
     if has_wal_reset_bug(version) {
@@ -83,8 +85,9 @@ fn has_wal_reset_bug(version: &str) -> bool {
 /// Selects name and file of a database that is attached in SQLite.
 pub const ATTACHED_SQL: &str = "SELECT name, file FROM pragma_database_list WHERE name NOT IN ('main', 'temp') AND file <> ''";
 
-/// Stores the ending of a job, as the last statement of its transaction. The six parameters: the identity of the database, [`VERSION`], the number of the transaction
-/// (in SQLite none), the key, the ending, and the ending of the round before. No row: see [`Committing::why_not`].
+/// Stores the ending of a job, as the last statement of its transaction. The six parameters: the
+/// identity of the database, [`VERSION`], the number of the transaction (in SQLite none), the key,
+/// the ending, and the ending of the round before. No row: see [`Committing::why_not`].
 pub fn commit_sql(outbox: &Outbox, committing: &Committing<'_>) -> String {
     let schema = outbox.schema();
     // The row of the round before is replaced, by one run alone.
@@ -135,7 +138,8 @@ impl Committing<'_> {
         &self.encoded
     }
 
-    /// Why no row was inserted or replaced, in a transaction that had the number `begun` and has the number `now`.
+    /// Why no row was inserted or replaced, in a transaction that had the number `begun` and has
+    /// the number `now`.
     pub fn why_not(&self, outbox: &Outbox, id: &[u8], version: i32, begun: Option<&str>, now: Option<&str>) -> Error {
         if id != outbox.database() {
             Error::OtherDatabase

@@ -7,7 +7,8 @@ use std::{
 
 use tokio::sync::watch;
 
-/// That of a database. Each of its relays has a receiver, so that one without the lease does not keep the call from the one that has it.
+/// That of a database. Each of its relays has a receiver, so that one without the lease does not
+/// keep the call from the one that has it.
 pub(crate) type Bell = watch::Sender<()>;
 
 pub(crate) fn of(database: &[u8]) -> Arc<Bell> {

@@ -1,10 +1,14 @@
-//! Completion: the ending of a job is a row of `queue_effects`, which commits together with the effects of the job.
+//! Completion: the ending of a job is a row of `queue_effects`, which commits together with the
+//! effects of the job.
 //!
-//! A run inserts the row as the last statement of its transaction. Of two runs of one job, one inserts it: the other hits the primary key, and its transaction fails. A worker
-//! looks the row up before it runs a job and before it reports a failure, and replays the ending that it finds. Before it buries or cancels a job, it takes the lock
-//! of the row, which waits for a commit that is still under way.
+//! A run inserts the row as the last statement of its transaction. Of two runs of one job, one
+//! inserts it: the other hits the primary key, and its transaction fails. A worker looks the row up
+//! before it runs a job and before it reports a failure, and replays the ending that it finds.
+//! Before it buries or cancels a job, it takes the lock of the row, which waits for a commit that
+//! is still under way.
 //!
-//! A relay removes a row that is seven days old, once the broker has no job of this incarnation that may still run.
+//! A relay removes a row that is seven days old, once the broker has no job of this incarnation
+//! that may still run.
 
 use std::{
     convert::Infallible,
@@ -33,7 +37,8 @@ pub(crate) const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How often endings are removed, by one of the relays of a database.
 const CLEAN: Duration = Duration::from_secs(60);
 
-/// Rows that are looked at together by the cleanup, and questions to the broker that are under way at once.
+/// Rows that are looked at together by the cleanup, and questions to the broker that are under way
+/// at once.
 pub(crate) const PAGE: usize = 500;
 const AT_ONCE: usize = 25;
 
@@ -59,7 +64,8 @@ impl<'a> Committing<'a> {
     /// Refuses a run that may not commit.
     ///
     /// # Errors
-    /// [`Error::OtherTask`], [`Error::CommittedTwice`], [`Error::NotOfWorker`], [`Error::LeaseLost`].
+    /// [`Error::OtherTask`], [`Error::CommittedTwice`], [`Error::NotOfWorker`],
+    /// [`Error::LeaseLost`].
     pub fn new(context: &'a JobContext, outbox: &Outbox, ending: impl FnOnce(&Completion) -> StoredEnding) -> Result<Committing<'a>> {
         let job = format!("{}/{}", context.queue(), context.id());
         let completion = context.completion().ok_or_else(|| Error::OtherTask { task: context.task().to_owned() })?;
@@ -186,7 +192,8 @@ impl Source {
     }
 }
 
-/// The cleanup of `queue_effects` by a relay: one page after the other, from the start of the primary key to the jobs that were enqueued seven days ago.
+/// The cleanup of `queue_effects` by a relay: one page after the other, from the start of the
+/// primary key to the jobs that were enqueued seven days ago.
 #[derive(Debug, Default)]
 pub(crate) struct Cleanup {
     after: Vec<u8>,
@@ -207,7 +214,8 @@ impl Cleanup {
         }
     }
 
-    /// Removes rows of the next page. False: it was the last, or another relay has begun within the minute.
+    /// Removes rows of the next page. False: it was the last, or another relay has begun within the
+    /// minute.
     async fn page(&mut self, store: &mut dyn Store, client: &Client) -> Result<bool> {
         let rows = store.effects(&self.after, PAGE).await?;
         let begins = std::mem::take(&mut self.after).is_empty();
@@ -226,7 +234,8 @@ impl Cleanup {
     }
 }
 
-/// Whether the broker has no job of this incarnation that may run again. A row that cannot be read stays.
+/// Whether the broker has no job of this incarnation that may run again. A row that cannot be read
+/// stays.
 async fn is_gone(client: &Client, row: &EffectsRow) -> bool {
     let Ok(stored) = StoredEnding::decode(&row.ending) else { return false };
     let Ok(id) = stored.id() else { return false };
@@ -241,7 +250,8 @@ async fn is_gone(client: &Client, row: &EffectsRow) -> bool {
     }
 }
 
-/// The end of the keys that the cleanup reads: of jobs that were enqueued before rows began that are to be kept.
+/// The end of the keys that the cleanup reads: of jobs that were enqueued before rows began that
+/// are to be kept.
 pub(crate) fn cleanup_before(now_ms: i64) -> EffectsKey {
     effects_before(now_ms.saturating_sub(i64::try_from(KEPT.as_millis()).unwrap_or(i64::MAX)))
 }

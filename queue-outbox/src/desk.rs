@@ -34,8 +34,9 @@ pub struct OutboxQueue {
     pub full: bool,
 }
 
-/// Identifies a row by its number and the id of its job, for example `4711/0199a3c1-8f2e-7d10-a5b4-c6d7e8f90123`. A number alone does not: numbers can begin again
-/// in a database that was restored.
+/// Identifies a row by its number and the id of its job, for example
+/// `4711/0199a3c1-8f2e-7d10-a5b4-c6d7e8f90123`. A number alone does not: numbers can begin again in
+/// a database that was restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboxRowId {
     /// Its number: the order to send in.
@@ -99,7 +100,8 @@ pub enum OutboxChange {
     Retry(Vec<OutboxRowId>),
     /// Deletes these rows. Their jobs are never enqueued.
     Drop(Vec<OutboxRowId>),
-    /// Takes a request out of flight that is at a broker which does not come back. Its rows are sent again: jobs that this broker has run may run a second time.
+    /// Takes a request out of flight that is at a broker which does not come back. Its rows are
+    /// sent again: jobs that this broker has run may run a second time.
     Release,
 }
 
@@ -112,7 +114,8 @@ impl Relay {
         self.store().figures(i64::MAX).await
     }
 
-    /// The first rows of a queue, at most `limit`, in the order to send in. `refused`: only those that can never be sent.
+    /// The first rows of a queue, at most `limit`, in the order to send in. `refused`: only those
+    /// that can never be sent.
     ///
     /// # Errors
     /// Those of the database.
@@ -123,7 +126,8 @@ impl Relay {
     /// Changes rows of a queue. Gives those that were changed.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a drop of rows in flight, and then nothing was changed; those of the database.
+    /// [`Error::Invalid`](crate::Error::Invalid) for a drop of rows in flight, and then nothing was
+    /// changed; those of the database.
     pub async fn change(&self, queue: &str, change: &OutboxChange) -> Result<Vec<OutboxRowId>> {
         self.store().change(queue, change).await
     }

@@ -7,7 +7,8 @@ use crate::error::{Error, Result};
 /// The version of the tables that this library writes, and the newest that it knows.
 pub const VERSION: i32 = 1;
 
-/// Relays hear of rows that other processes have stored. The payload is the identity of the database.
+/// Relays hear of rows that other processes have stored. The payload is the identity of the
+/// database.
 #[cfg(feature = "postgres")]
 pub(crate) const LISTEN: &str = "LISTEN queue_outbox";
 
@@ -49,8 +50,8 @@ impl Dialect {
         }
     }
 
-    /// The statements that create the tables, for a migration of the application. `schema` is where, for PostgreSQL: usually `public`. SQLite has the tables
-    /// in `main`.
+    /// The statements that create the tables, for a migration of the application. `schema` is
+    /// where, for PostgreSQL: usually `public`. SQLite has the tables in `main`.
     ///
     /// # Errors
     /// [`Error::Invalid`] for the name of a schema that cannot be one.
@@ -61,7 +62,8 @@ impl Dialect {
         }
     }
 
-    /// Selects the identity of the database and the version of the tables: what [`Outbox::with_database`](crate::Outbox::with_database) takes.
+    /// Selects the identity of the database and the version of the tables: what
+    /// [`Outbox::with_database`](crate::Outbox::with_database) takes.
     ///
     /// # Errors
     /// [`Error::Invalid`] for the name of a schema that cannot be one.
@@ -76,7 +78,8 @@ impl Dialect {
         }
     }
 
-    /// Inserts one row. $1 is the identity of the database, $2 the version, then id, queue, digest of the group, body. No row: see `why`.
+    /// Inserts one row. $1 is the identity of the database, $2 the version, then id, queue, digest
+    /// of the group, body. No row: see `why`.
     pub(crate) fn insert(self, schema: &str, in_commit_order: bool) -> String {
         match self {
             // The lock is taken before the number is drawn.
@@ -102,8 +105,9 @@ impl Dialect {
     }
 }
 
-/// Inserts rows from four arrays, in their order: numbers are drawn above the sort. The parameters are as above. Fewer rows than given: see `why`. Locks are taken in one
-/// order of keys, so that two statements do not wait for each other.
+/// Inserts rows from four arrays, in their order: numbers are drawn above the sort. The parameters
+/// are as above. Fewer rows than given: see `why`. Locks are taken in one order of keys, so that
+/// two statements do not wait for each other.
 pub(crate) fn insert_many(schema: &str, in_commit_order: bool) -> String {
     let (with, from) = if in_commit_order {
         let keys = format!("SELECT DISTINCT {} AS key FROM unnest($5::bytea[]) AS g(digest) WHERE digest IS NOT NULL", lock_of("digest"));

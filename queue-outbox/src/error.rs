@@ -4,7 +4,8 @@
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The job cannot be enqueued: a value is not valid, it is too large, a middleware refused it. Or the broker cannot be used.
+    /// The job cannot be enqueued: a value is not valid, it is too large, a middleware refused it.
+    /// Or the broker cannot be used.
     #[error(transparent)]
     Queue(#[from] queue_core::Error),
     /// The transaction is on another database than the one that the outbox was opened on.
@@ -89,7 +90,8 @@ pub enum Error {
         /// Its address.
         job: String,
     },
-    /// The connection of SQLite does not sync its commits, so a loss of power may lose effects whose job has ended.
+    /// The connection of SQLite does not sync its commits, so a loss of power may lose effects
+    /// whose job has ended.
     #[error(
         "the connection has `PRAGMA synchronous = {found}`, which may lose commits at a loss of power: set it to FULL, or call \
          `Outbox::power_loss_may_lose_effects`; nothing was committed"
@@ -98,7 +100,8 @@ pub enum Error {
         /// Its value: `0` (OFF) or `1` (NORMAL).
         found: i64,
     },
-    /// The connection of SQLite has attached a file. A transaction over several files is not atomic in WAL mode.
+    /// The connection of SQLite has attached a file. A transaction over several files is not atomic
+    /// in WAL mode.
     #[error(
         "the connection has attached the file `{file}` as `{name}`, and a commit over several files is not atomic: commit on a connection without attached files; nothing was \
          committed"
@@ -139,7 +142,8 @@ pub enum Error {
     #[cfg(feature = "sqlite")]
     #[error("SQLite: {0}")]
     Sqlite(#[from] rusqlite::Error),
-    /// Another database library reports that the database refused a statement, or that it cannot be reached.
+    /// Another database library reports that the database refused a statement, or that it cannot be
+    /// reached.
     #[error("the database: {0}")]
     Database(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The database has not answered in time. It may have carried out the last statement.

@@ -14,10 +14,11 @@ use crate::{
     error::{Error, Result},
 };
 
-/// The outbox in a database of the application. It needs no broker: an application that only enqueues starts and serves while the broker is unavailable. Cheap to
-/// clone.
+/// The outbox in a database of the application. It needs no broker: an application that only
+/// enqueues starts and serves while the broker is unavailable. Cheap to clone.
 ///
-/// Open it with `Outbox::postgres` or `Outbox::sqlite`, or with [`with_database`](Self::with_database) by any other database library.
+/// Open it with `Outbox::postgres` or `Outbox::sqlite`, or with
+/// [`with_database`](Self::with_database) by any other database library.
 #[derive(Clone)]
 pub struct Outbox(Arc<Inner>);
 
@@ -53,7 +54,8 @@ pub struct Prepared {
 }
 
 impl Outbox {
-    /// The outbox in the database with this identity, which [`Dialect::database_sql`] has selected together with the version of its tables.
+    /// The outbox in the database with this identity, which [`Dialect::database_sql`] has selected
+    /// together with the version of its tables.
     ///
     /// # Errors
     /// [`Error::TooNew`]; [`Error::Invalid`] for the name of a schema that cannot be one.
@@ -80,7 +82,8 @@ impl Outbox {
         })))
     }
 
-    /// The same outbox, whose jobs pass [`Middleware::enqueue`] before they are encoded. Call it again for more middleware.
+    /// The same outbox, whose jobs pass [`Middleware::enqueue`] before they are encoded. Call it
+    /// again for more middleware.
     #[must_use]
     pub fn with_middleware(&self, middleware: impl Middleware) -> Outbox {
         let mut inner = Inner::clone(&self.0);
@@ -88,9 +91,12 @@ impl Outbox {
         Outbox(Arc::new(inner))
     }
 
-    /// The same outbox, whose jobs of a group are sent in the order in which their transactions commit, even if these overlap. In PostgreSQL, each insert of a job with a group
-    /// takes `pg_advisory_xact_lock(bigint)` with the first 64 bits of the group's digest until its transaction ends, and so waits for other transactions that have done so. Transactions that insert into several groups
-    /// one after the other need the same order of groups, or PostgreSQL ends one of them because of a deadlock. In SQLite, it is always so.
+    /// The same outbox, whose jobs of a group are sent in the order in which their transactions
+    /// commit, even if these overlap. In PostgreSQL, each insert of a job with a group takes
+    /// `pg_advisory_xact_lock(bigint)` with the first 64 bits of the group's digest until its
+    /// transaction ends, and so waits for other transactions that have done so. Transactions that
+    /// insert into several groups one after the other need the same order of groups, or PostgreSQL
+    /// ends one of them because of a deadlock. In SQLite, it is always so.
     #[must_use]
     pub fn in_commit_order(&self) -> Outbox {
         let mut inner = Inner::clone(&self.0);
@@ -99,8 +105,10 @@ impl Outbox {
         Outbox(Arc::new(inner))
     }
 
-    /// The same outbox, whose commits of effects ([`Done`](crate::Done)) may be lost at a loss of power, although their jobs have ended: a SQLite connection with less than
-    /// `PRAGMA synchronous = FULL` is not refused, and PostgreSQL's `synchronous_commit = off` stays off.
+    /// The same outbox, whose commits of effects ([`Done`](crate::Done)) may be lost at a loss of
+    /// power, although their jobs have ended: a SQLite connection with less than
+    /// `PRAGMA synchronous = FULL` is not refused, and PostgreSQL's `synchronous_commit = off`
+    /// stays off.
     #[must_use]
     pub fn power_loss_may_lose_effects(&self) -> Outbox {
         let mut inner = Inner::clone(&self.0);
@@ -108,8 +116,9 @@ impl Outbox {
         Outbox(Arc::new(inner))
     }
 
-    /// Checks and encodes a job, and gives it an id, without I/O. The job is enqueued when a transaction that has executed
-    /// [`insert_sql`](Self::insert_sql) with these values has committed.
+    /// Checks and encodes a job, and gives it an id, without I/O. The job is enqueued when a
+    /// transaction that has executed [`insert_sql`](Self::insert_sql) with these values has
+    /// committed.
     ///
     /// # Errors
     /// [`Error::Queue`] for a job that cannot be enqueued.
@@ -125,14 +134,17 @@ impl Outbox {
         })
     }
 
-    /// The statement that inserts a [`Prepared`] job. It has six parameters: [`database`](Self::database), [`VERSION`], and the four values of the job. If it
-    /// inserts no row, the job is not enqueued: roll the transaction back, and see [`why_not`](Self::why_not).
+    /// The statement that inserts a [`Prepared`] job. It has six parameters:
+    /// [`database`](Self::database), [`VERSION`], and the four values of the job. If it inserts no
+    /// row, the job is not enqueued: roll the transaction back, and see [`why_not`](Self::why_not).
     pub fn insert_sql(&self) -> &str {
         &self.0.insert
     }
 
-    /// In PostgreSQL, the statement that inserts many [`Prepared`] jobs, in their order. Its parameters are those of [`insert_sql`](Self::insert_sql), where the
-    /// last four are arrays. If it inserts fewer rows than given, it has inserted none: roll the transaction back, and see [`why_not`](Self::why_not).
+    /// In PostgreSQL, the statement that inserts many [`Prepared`] jobs, in their order. Its
+    /// parameters are those of [`insert_sql`](Self::insert_sql), where the last four are arrays. If
+    /// it inserts fewer rows than given, it has inserted none: roll the transaction back, and see
+    /// [`why_not`](Self::why_not).
     pub fn insert_many_sql(&self) -> Option<&str> {
         self.0.insert_many.as_deref()
     }
@@ -147,7 +159,8 @@ impl Outbox {
         &self.0.database
     }
 
-    /// Selects, in the same transaction, what [`why_not`](Self::why_not) takes: the identity of its database, and the version of its tables.
+    /// Selects, in the same transaction, what [`why_not`](Self::why_not) takes: the identity of its
+    /// database, and the version of its tables.
     pub fn why_not_sql(&self) -> String {
         format!("SELECT id, version FROM {}.queue_database", self.0.schema)
     }
@@ -163,14 +176,17 @@ impl Outbox {
         }
     }
 
-    /// Wakes the relays of this process, after a commit. Without it, an idle relay finds the rows at its next poll, after 0.75 to 1.25 s. Those of other processes are
-    /// woken by [`notify_sql`](Self::notify_sql).
+    /// Wakes the relays of this process, after a commit. Without it, an idle relay finds the rows
+    /// at its next poll, after 0.75 to 1.25 s. Those of other processes are woken by
+    /// [`notify_sql`](Self::notify_sql).
     pub fn wake(&self) {
         self.0.bell.send_replace(());
     }
 
-    /// In PostgreSQL, the statement that wakes the relays of all processes. Execute it after the commit and outside of a transaction: PostgreSQL serializes the commits of
-    /// all transactions that notify, in the whole cluster. Relays made by `Relay::postgres` receive it. It is a commit of its own, which waits for no disk.
+    /// In PostgreSQL, the statement that wakes the relays of all processes. Execute it after the
+    /// commit and outside of a transaction: PostgreSQL serializes the commits of all transactions
+    /// that notify, in the whole cluster. Relays made by `Relay::postgres` receive it. It is a
+    /// commit of its own, which waits for no disk.
     pub fn notify_sql(&self) -> Option<&str> {
         self.0.notify.as_deref()
     }

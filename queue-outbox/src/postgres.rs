@@ -58,8 +58,9 @@ impl Outbox {
         Outbox::with_database(Dialect::Postgres, schema, found.try_get(0)?, found.try_get(1)?)
     }
 
-    /// Wakes the relays of all processes, after a commit: those of this process at once, those of others by `pg_notify`, at most every 10 ms. It reports no error: without
-    /// it, an idle relay finds the rows at its next poll, after 0.75 to 1.25 s.
+    /// Wakes the relays of all processes, after a commit: those of this process at once, those of
+    /// others by `pg_notify`, at most every 10 ms. It reports no error: without it, an idle relay
+    /// finds the rows at its next poll, after 0.75 to 1.25 s.
     pub async fn notify(&self, client: &Client) {
         self.wake();
         let Some(sql) = self.notify_sql().filter(|_| self.may_notify()) else { return };
@@ -69,13 +70,16 @@ impl Outbox {
     }
 }
 
-/// Stores a job in an outbox: a [`Job`](queue_core::Job), a [`RawJob`](queue_core::RawJob), or a [`Publication`](queue_core::topics::Publication).
+/// Stores a job in an outbox: a [`Job`](queue_core::Job), a [`RawJob`](queue_core::RawJob), or a
+/// [`Publication`](queue_core::topics::Publication).
 pub trait EnqueueIn: Outgoing + Send + Sized {
-    /// Stores it in the transaction. If the transaction rolls back, it is never enqueued. If it commits, a relay submits it until the broker has answered.
+    /// Stores it in the transaction. If the transaction rolls back, it is never enqueued. If it
+    /// commits, a relay submits it until the broker has answered.
     ///
     /// # Errors
-    /// [`Error::Queue`] for a job that cannot be enqueued; [`Error::OtherDatabase`], [`Error::Full`], [`Error::NoTables`], [`Error::TooNew`]; [`Error::Postgres`].
-    /// Roll the transaction back, or the data is stored without the job.
+    /// [`Error::Queue`] for a job that cannot be enqueued; [`Error::OtherDatabase`],
+    /// [`Error::Full`], [`Error::NoTables`], [`Error::TooNew`]; [`Error::Postgres`]. Roll the
+    /// transaction back, or the data is stored without the job.
     fn enqueue_in(self, outbox: &Outbox, tx: &Transaction<'_>) -> impl Future<Output = Result<JobAddress>> + Send;
 }
 
@@ -91,8 +95,9 @@ impl<J: Outgoing + Send> EnqueueIn for J {
 
 /// Stores an event in an outbox.
 pub trait PublishIn: Event + Sized {
-    /// Stores it in the transaction. If the transaction rolls back, it is never published. An event with options is stored by
-    /// [`enqueue_in`](EnqueueIn::enqueue_in) of its [`Publication`](queue_core::topics::Publication).
+    /// Stores it in the transaction. If the transaction rolls back, it is never published. An event
+    /// with options is stored by [`enqueue_in`](EnqueueIn::enqueue_in) of its
+    /// [`Publication`](queue_core::topics::Publication).
     ///
     /// # Errors
     /// Those of [`enqueue_in`](EnqueueIn::enqueue_in).
@@ -105,7 +110,8 @@ impl<E: Event> PublishIn for E {}
 
 /// Stores many jobs in an outbox.
 pub trait EnqueueAllIn: Sized {
-    /// Stores them in the transaction, with one statement for up to 1,000. If one of them cannot be enqueued, none is inserted.
+    /// Stores them in the transaction, with one statement for up to 1,000. If one of them cannot be
+    /// enqueued, none is inserted.
     ///
     /// # Errors
     /// Those of [`enqueue_in`](EnqueueIn::enqueue_in).

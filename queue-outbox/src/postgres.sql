@@ -1,6 +1,7 @@
 -- The outbox of queue-core, version 1, for PostgreSQL 13 and newer.
 
--- The identity of this database, and the oldest library that may write to the outbox. One row, which every INSERT reads.
+-- The identity of this database, and the oldest library that may write to the outbox. One row,
+-- which every INSERT reads.
 CREATE TABLE {schema}.queue_database (
     one BOOL PRIMARY KEY DEFAULT TRUE CHECK (one),
     version INT NOT NULL,
@@ -10,7 +11,8 @@ CREATE TABLE {schema}.queue_database (
 );
 INSERT INTO {schema}.queue_database (version) VALUES (1);
 
--- Jobs that are committed and not sent to the broker yet. `seq` is the order to send in, and never a cursor: rows may become visible late.
+-- Jobs that are committed and not sent to the broker yet. `seq` is the order to send in, and never
+-- a cursor: rows may become visible late.
 CREATE TABLE {schema}.queue_outbox (
     seq BIGINT GENERATED ALWAYS AS IDENTITY,
     id BYTEA NOT NULL,
@@ -41,7 +43,8 @@ CREATE TABLE {schema}.queue_relay (
     suspect BIGINT
 );
 
--- Completion: which jobs have committed their effects, and how they ended. The key begins with the time of enqueue.
+-- Completion: which jobs have committed their effects, and how they ended. The key begins with the
+-- time of enqueue.
 CREATE TABLE {schema}.queue_effects (
     job BYTEA NOT NULL,
     part TEXT NOT NULL DEFAULT '',

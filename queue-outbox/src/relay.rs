@@ -24,7 +24,8 @@ use crate::{
     store::{Store, Take, Taken},
 };
 
-/// An idle relay looks for rows this often, with jitter; one that has just sent some, this often for [`AWAKE`].
+/// An idle relay looks for rows this often, with jitter; one that has just sent some, this often
+/// for [`AWAKE`].
 const POLL: Duration = Duration::from_secs(1);
 const BUSY: Duration = Duration::from_millis(20);
 const AWAKE: Duration = Duration::from_secs(1);
@@ -45,7 +46,8 @@ const REPORT: Duration = Duration::from_secs(2);
 /// Trouble that lasts is logged again after this time.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Sends the rows of an outbox to the broker, those of every queue that it has. Several at once are safe, in one process and in many.
+/// Sends the rows of an outbox to the broker, those of every queue that it has. Several at once are
+/// safe, in one process and in many.
 ///
 /// ```no_run
 /// # #[cfg(feature = "sqlite")]
@@ -76,9 +78,11 @@ pub struct Relayed {
     pub sent: u64,
     /// Rows that were set aside for good: the column `refused` of `queue_outbox` has the reason.
     pub refused: u64,
-    /// Times that a row was put off, because its group was full, or because a worker of an older release does not know a feature that its job needs.
+    /// Times that a row was put off, because its group was full, or because a worker of an older
+    /// release does not know a feature that its job needs.
     pub put_off: u64,
-    /// Jobs that may have been stored a second time, after the broker or the database has lost what it had acknowledged.
+    /// Jobs that may have been stored a second time, after the broker or the database has lost what
+    /// it had acknowledged.
     pub perhaps_twice: u64,
 }
 
@@ -92,15 +96,17 @@ impl Relay {
         (self.make)()
     }
 
-    /// Refuses new rows of a queue while the outbox has more than this number of them. The relay counts every ten seconds. Default: 1,000,000.
+    /// Refuses new rows of a queue while the outbox has more than this number of them. The relay
+    /// counts every ten seconds. Default: 1,000,000.
     #[must_use]
     pub fn max_rows(mut self, rows: u32) -> Self {
         self.most_rows = rows.into();
         self
     }
 
-    /// Refuses new rows of a queue while its oldest row that is not sent is older than this. The relay looks every ten seconds. Default: no bound, so that an
-    /// outage of the broker refuses no transaction of the application.
+    /// Refuses new rows of a queue while its oldest row that is not sent is older than this. The
+    /// relay looks every ten seconds. Default: no bound, so that an outage of the broker refuses no
+    /// transaction of the application.
     #[must_use]
     pub fn max_age(mut self, age: Duration) -> Self {
         self.max_age = Some(age);
@@ -115,9 +121,11 @@ impl Relay {
         self
     }
 
-    /// Sends rows until `shutdown` completes. Then it waits for the answers to what it has sent, for five seconds at most, and gives its leases back.
+    /// Sends rows until `shutdown` completes. Then it waits for the answers to what it has sent,
+    /// for five seconds at most, and gives its leases back.
     ///
-    /// It never fails: while the database or the broker is unavailable it tries again, and the rows wait.
+    /// It never fails: while the database or the broker is unavailable it tries again, and the rows
+    /// wait.
     pub async fn run(&self, client: &Client, shutdown: impl Future) -> Relayed {
         let (mut cleanup, sends) = (Cleanup::default(), self.send(client, shutdown));
         match select(pin!(sends), pin!(cleanup.run(self.store(), client))).await {
@@ -311,8 +319,9 @@ impl Run<'_> {
     }
 }
 
-/// The database has refused a transaction about a queue: its row may be locked, or one of its rows be unreadable. Other queues do not wait for that. An error
-/// is one of the database itself, which cannot be reached.
+/// The database has refused a transaction about a queue: its row may be locked, or one of its rows
+/// be unreadable. Other queues do not wait for that. An error is one of the database itself, which
+/// cannot be reached.
 async fn met(store: &mut dyn Store, name: &str, queue: &mut Queue, error: &Error) -> Result<()> {
     store.disconnect();
     store.open().await?;

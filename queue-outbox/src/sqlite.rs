@@ -1,7 +1,9 @@
-//! An outbox in a SQLite file, by rusqlite. Its transaction is not `Send`, so these are plain functions: for `#[task(blocking)]` and `spawn_blocking`.
+//! An outbox in a SQLite file, by rusqlite. Its transaction is not `Send`, so these are plain
+//! functions: for `#[task(blocking)]` and `spawn_blocking`.
 //!
-//! Begin the transaction with `TransactionBehavior::Immediate`: one that reads first and writes later fails with `SQLITE_BUSY_SNAPSHOT` if another
-//! connection, such as the relay's, has written in between.
+//! Begin the transaction with `TransactionBehavior::Immediate`: one that reads first and writes
+//! later fails with `SQLITE_BUSY_SNAPSHOT` if another connection, such as the relay's, has written
+//! in between.
 //!
 //! ```no_run
 //! use queue_core::prelude::*;
@@ -36,8 +38,8 @@ use crate::{
 };
 
 impl Outbox {
-    /// Opens the outbox in the main database of this connection. If the SQLite that is linked in has the [WAL-reset bug](https://sqlite.org/wal.html#walresetbug), it logs
-    /// one warning.
+    /// Opens the outbox in the main database of this connection. If the SQLite that is linked in
+    /// has the [WAL-reset bug](https://sqlite.org/wal.html#walresetbug), it logs one warning.
     ///
     /// # Errors
     /// [`Error::NoTables`], [`Error::TooNew`], [`Error::Sqlite`].
@@ -47,13 +49,16 @@ impl Outbox {
     }
 }
 
-/// Stores a job in an outbox: a [`Job`](queue_core::Job), a [`RawJob`](queue_core::RawJob), or a [`Publication`](queue_core::topics::Publication).
+/// Stores a job in an outbox: a [`Job`](queue_core::Job), a [`RawJob`](queue_core::RawJob), or a
+/// [`Publication`](queue_core::topics::Publication).
 pub trait EnqueueIn: Outgoing + Sized {
-    /// Stores it in the transaction. If the transaction rolls back, it is never enqueued. If it commits, a relay submits it until the broker has answered.
+    /// Stores it in the transaction. If the transaction rolls back, it is never enqueued. If it
+    /// commits, a relay submits it until the broker has answered.
     ///
     /// # Errors
-    /// [`Error::Queue`] for a job that cannot be enqueued; [`Error::OtherDatabase`], [`Error::Full`], [`Error::NoTables`], [`Error::TooNew`]; [`Error::Sqlite`].
-    /// Roll the transaction back, or the data is stored without the job.
+    /// [`Error::Queue`] for a job that cannot be enqueued; [`Error::OtherDatabase`],
+    /// [`Error::Full`], [`Error::NoTables`], [`Error::TooNew`]; [`Error::Sqlite`]. Roll the
+    /// transaction back, or the data is stored without the job.
     fn enqueue_in(self, outbox: &Outbox, tx: &Transaction<'_>) -> Result<JobAddress> {
         outbox.is_in(Dialect::Sqlite)?;
         let row = outbox.prepare(self)?;
@@ -66,8 +71,9 @@ impl<J: Outgoing> EnqueueIn for J {}
 
 /// Stores an event in an outbox.
 pub trait PublishIn: Event + Sized {
-    /// Stores it in the transaction. If the transaction rolls back, it is never published. An event with options is stored by
-    /// [`enqueue_in`](EnqueueIn::enqueue_in) of its [`Publication`](queue_core::topics::Publication).
+    /// Stores it in the transaction. If the transaction rolls back, it is never published. An event
+    /// with options is stored by [`enqueue_in`](EnqueueIn::enqueue_in) of its
+    /// [`Publication`](queue_core::topics::Publication).
     ///
     /// # Errors
     /// Those of [`enqueue_in`](EnqueueIn::enqueue_in).

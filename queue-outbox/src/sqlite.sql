@@ -1,6 +1,7 @@
 -- The outbox of queue-core, version 1, for SQLite 3.35 and newer. Times are milliseconds since 1970.
 
--- The identity of this database, and the oldest library that may write to the outbox. One row, which every INSERT reads.
+-- The identity of this database, and the oldest library that may write to the outbox. One row,
+-- which every INSERT reads.
 CREATE TABLE main.queue_database (
     one INTEGER PRIMARY KEY DEFAULT 1 CHECK (one = 1),
     version INTEGER NOT NULL,
@@ -10,7 +11,8 @@ CREATE TABLE main.queue_database (
 );
 INSERT INTO main.queue_database (version) VALUES (1);
 
--- Jobs that are committed and not sent to the broker yet, in the order of `seq`. AUTOINCREMENT: no number comes back.
+-- Jobs that are committed and not sent to the broker yet, in the order of `seq`. AUTOINCREMENT: no
+-- number comes back.
 CREATE TABLE main.queue_outbox (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     id BLOB NOT NULL,
@@ -41,7 +43,8 @@ CREATE TABLE main.queue_relay (
     suspect INTEGER
 );
 
--- Completion: which jobs have committed their effects, and how they ended. The key begins with the time of enqueue.
+-- Completion: which jobs have committed their effects, and how they ended. The key begins with the
+-- time of enqueue.
 CREATE TABLE main.queue_effects (
     job BLOB NOT NULL,
     part TEXT NOT NULL DEFAULT '',

@@ -6,7 +6,8 @@
 //! | [`Store::rename`] | gives the queue a new name in place of a request in flight, by compare-and-set on name, number and digest |
 //! | [`Store::release`] | gives the leases back |
 //!
-//! The lease saves work and is no fence. Every change of a request compares its name, number and digest, so a relay that comes late changes nothing.
+//! The lease saves work and is no fence. Every change of a request compares its name, number and
+//! digest, so a relay that comes late changes nothing.
 
 use std::time::Duration;
 
@@ -35,7 +36,8 @@ pub(crate) struct Row {
     pub(crate) seq: i64,
     pub(crate) id: Vec<u8>,
     pub(crate) body: Vec<u8>,
-    /// When it was stored, in milliseconds since 1970, and how long ago that is, by the clock of the database.
+    /// When it was stored, in milliseconds since 1970, and how long ago that is, by the clock of
+    /// the database.
     pub(crate) created_ms: i64,
     pub(crate) age: Duration,
 }
@@ -66,7 +68,8 @@ pub(crate) struct Request {
     pub(crate) number: i64,
     pub(crate) digest: [u8; 16],
     pub(crate) rows: Vec<Row>,
-    /// Whether the rows of the request are no longer those that it was stored with: it must not be sent under this name.
+    /// Whether the rows of the request are no longer those that it was stored with: it must not be
+    /// sent under this name.
     pub(crate) is_changed: bool,
     /// Rows up to this number may have been sent before.
     pub(crate) suspect: i64,
@@ -102,7 +105,8 @@ pub(crate) enum Taken {
     Nothing,
     /// Another relay has the lease.
     Leased,
-    /// There are rows, and the queue has no name at this broker: take again with one. The lease is free: a relay that cannot get a name must not keep it.
+    /// There are rows, and the queue has no name at this broker: take again with one. The lease is
+    /// free: a relay that cannot get a name must not keep it.
     Nameless,
     /// This relay cannot send: why. It has not taken the lease, so that another relay can send.
     NotHere(String),
@@ -126,8 +130,9 @@ pub(crate) struct Take<'a> {
     pub(crate) done: Option<&'a Done>,
 }
 
-/// An unreadable row is set aside before a request is stored: two relays must not read one request differently. Gives the readable rows, and what is wrong
-/// with the others. Rows of a newer library end the request in front of them.
+/// An unreadable row is set aside before a request is stored: two relays must not read one request
+/// differently. Gives the readable rows, and what is wrong with the others. Rows of a newer library
+/// end the request in front of them.
 pub(crate) fn readable(queue: &str, rows: Vec<Row>) -> (Vec<Row>, Vec<(Row, String)>, Option<queue_core::Error>) {
     let (mut good, mut bad) = (Vec::with_capacity(rows.len()), Vec::new());
     for row in rows {
@@ -161,14 +166,16 @@ pub(crate) trait Store: Send {
 
     async fn take(&mut self, take: &Take<'_>) -> Result<Taken>;
 
-    /// Ends a request without an answer, if it is still the one in flight: its rows stay, and the queue has a new name, under which the next take begins with
-    /// number 1. `all`: all rows that are there now may have been sent before, and not only those of the request.
+    /// Ends a request without an answer, if it is still the one in flight: its rows stay, and the
+    /// queue has a new name, under which the next take begins with number 1. `all`: all rows that
+    /// are there now may have been sent before, and not only those of the request.
     async fn rename(&mut self, queue: &str, request: &Request, name: &Name, all: bool) -> Result<()>;
 
     /// Ends these requests, and gives the leases back.
     async fn release(&mut self, done: &[(&str, &Done)]) -> Result<()>;
 
-    /// Marks these queues as full, and the others as not. They are sorted. It writes nothing if nothing changes.
+    /// Marks these queues as full, and the others as not. They are sorted. It writes nothing if
+    /// nothing changes.
     async fn set_full(&mut self, queues: &[String]) -> Result<()>;
 
     /// The queues, as a person sees them. Of a queue no more than this number of rows are counted.
@@ -180,16 +187,19 @@ pub(crate) trait Store: Send {
     /// Gives the rows that were changed.
     async fn change(&mut self, queue: &str, change: &OutboxChange) -> Result<Vec<OutboxRowId>>;
 
-    /// The identity of the database, and the endings of these jobs. An error is an answer, too: it is not known whether they have committed.
+    /// The identity of the database, and the endings of these jobs. An error is an answer, too: it
+    /// is not known whether they have committed.
     async fn endings(&mut self, keys: &[&[u8]]) -> Result<(Vec<u8>, Vec<Option<Vec<u8>>>)>;
 
     /// The ending of a job, once no commit of it is under way.
     async fn settled(&mut self, key: &EffectsKey) -> Result<Option<Vec<u8>>>;
 
-    /// Whether no other relay removes endings for this time: the row of `queue_relay` without a queue has its end.
+    /// Whether no other relay removes endings for this time: the row of `queue_relay` without a
+    /// queue has its end.
     async fn may_clean(&mut self, within: Duration) -> Result<bool>;
 
-    /// The rows of jobs with greater keys that were enqueued so long ago that their rows may be old, by key.
+    /// The rows of jobs with greater keys that were enqueued so long ago that their rows may be
+    /// old, by key.
     async fn effects(&mut self, after: &[u8], limit: usize) -> Result<Vec<EffectsRow>>;
 
     /// Removes these rows, if they are still the same.

@@ -248,7 +248,8 @@ fn parsed(json: &str) -> Result<serde_json::Map<String, Value>, String> {
     }
 }
 
-/// Whether an expected value is the stored one. Binary is stored in another form than a list of numbers, and an `f32` has fewer digits than a literal.
+/// Whether an expected value is the stored one. Binary is stored in another form than a list of
+/// numbers, and an `f32` has fewer digits than a literal.
 fn same(expected: &Value, found: &Value) -> bool {
     match (expected, found) {
         (Value::Array(numbers), Value::Object(binary)) if binary.len() == 1 && binary.contains_key("$base64") => {

@@ -26,13 +26,18 @@
 //! }
 //! ```
 //!
-//! - [`TestQueue`] is a queue of one test: SQLite in memory with every feature of the broker. Tests run in parallel and share nothing.
-//! - [`TestQueue::drain`], [`run_one`](TestQueue::run_one) and [`run_in_place`](TestQueue::run_in_place) run jobs when the test asks for it.
-//! - [`TestQueue::advance`] moves the clock: delays, retries, schedules, rate limits, keys and retentions follow it.
-//! - [`assert_enqueued!`] and [`refute_enqueued!`] examine waiting jobs. If an assertion fails, it shows the nearest job field by field.
+//! - [`TestQueue`] is a queue of one test: SQLite in memory with every feature of the broker. Tests
+//!   run in parallel and share nothing.
+//! - [`TestQueue::drain`], [`run_one`](TestQueue::run_one) and
+//!   [`run_in_place`](TestQueue::run_in_place) run jobs when the test asks for it.
+//! - [`TestQueue::advance`] moves the clock: delays, retries, schedules, rate limits, keys and
+//!   retentions follow it.
+//! - [`assert_enqueued!`] and [`refute_enqueued!`] examine waiting jobs. If an assertion fails, it
+//!   shows the nearest job field by field.
 //! - [`TestQueue::fail_next`] makes a call to the broker fail.
 //!
-//! Payloads and results always pass through their stored form. `docs/testing.md` of the repository shows each in use.
+//! Payloads and results always pass through their stored form. `docs/testing.md` of the repository
+//! shows each in use.
 
 mod expected;
 mod faults;

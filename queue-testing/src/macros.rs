@@ -1,9 +1,11 @@
 //! The assertions.
 
-/// Asserts that a job waits in the queue, and returns its [`JobRecord`](queue_core::inspect::JobRecord).
+/// Asserts that a job waits in the queue, and returns its
+/// [`JobRecord`](queue_core::inspect::JobRecord).
 ///
-/// The pattern names parameters of the task with their expected values. With `..` at its end, the job may have others; without it, all have to be named.
-/// A task alone matches any parameters. Jobs that wait for any reason count, and jobs that run; with `state`, the jobs in that state alone.
+/// The pattern names parameters of the task with their expected values. With `..` at its end, the
+/// job may have others; without it, all have to be named. A task alone matches any parameters. Jobs
+/// that wait for any reason count, and jobs that run; with `state`, the jobs in that state alone.
 ///
 /// | option | the job |
 /// |---|---|
@@ -34,7 +36,8 @@
 /// ```
 ///
 /// # Panics
-/// If no job matches, or another number of jobs than `count`. The message shows the nearest job, field by field. Also for a parameter that the task does not have.
+/// If no job matches, or another number of jobs than `count`. The message shows the nearest job,
+/// field by field. Also for a parameter that the task does not have.
 #[macro_export]
 macro_rules! assert_enqueued {
     ($queue:expr, $task:path { $($pattern:tt)* } $(, $option:ident = $value:expr)* $(,)?) => {
@@ -45,7 +48,8 @@ macro_rules! assert_enqueued {
     };
 }
 
-/// Asserts that no waiting job matches, as [`assert_enqueued!`] describes it; without a task, that no job waits at all.
+/// Asserts that no waiting job matches, as [`assert_enqueued!`] describes it; without a task, that
+/// no job waits at all.
 ///
 /// ```standalone_crate
 /// # use queue_core::prelude::*;

@@ -57,12 +57,15 @@ impl Span for &str {
 
 /// A queue of one test.
 ///
-/// The code that is tested enqueues with [`client`](Self::client). Jobs run only when the test calls [`drain`](Self::drain), [`run_one`](Self::run_one) or
-/// [`run_in_place`](Self::run_in_place). The clock stands until the test moves it. All tasks that are linked into the test are known, and what they declare
-/// is in effect from the beginning: limits, groups, aging, schedules, subscriptions.
+/// The code that is tested enqueues with [`client`](Self::client). Jobs run only when the test
+/// calls [`drain`](Self::drain), [`run_one`](Self::run_one) or
+/// [`run_in_place`](Self::run_in_place). The clock stands until the test moves it. All tasks that
+/// are linked into the test are known, and what they declare is in effect from the beginning:
+/// limits, groups, aging, schedules, subscriptions.
 ///
-/// Nothing is shared between two of them, so tests run in parallel. Methods that are not `async` may be called anywhere; the others need a Tokio runtime, as
-/// `#[tokio::test]` has one, or [`block_on`](crate::block_on) in a `#[test]`.
+/// Nothing is shared between two of them, so tests run in parallel. Methods that are not `async`
+/// may be called anywhere; the others need a Tokio runtime, as `#[tokio::test]` has one, or
+/// [`block_on`](crate::block_on) in a `#[test]`.
 pub struct TestQueue {
     client: Client,
     /// The same broker without faults.
@@ -87,8 +90,8 @@ impl TestQueue {
         TestQueue::of(memory.clone(), Some(memory))
     }
 
-    /// A queue on a Redis or Valkey server, in a namespace of its own. Its clock is the server's, so that [`advance`](Self::advance) cannot be used. What it
-    /// stores stays on the server.
+    /// A queue on a Redis or Valkey server, in a namespace of its own. Its clock is the server's,
+    /// so that [`advance`](Self::advance) cannot be used. What it stores stays on the server.
     ///
     /// # Panics
     /// If the server cannot be reached, or the URL names a namespace.
@@ -106,7 +109,8 @@ impl TestQueue {
         let faulty = Faulty::new(broker.clone());
         let (client, own) = (Client::with_broker(faulty.clone()), Client::with_broker(broker));
         let queue = TestQueue { client, own, faulty, memory, configure: Vec::new(), worker: Mutex::default() };
-        // What the tasks declare has to be in effect before the first enqueue. If it cannot be, a drain says so: the test may choose its tasks before.
+        // What the tasks declare has to be in effect before the first enqueue. If it cannot be, a
+        // drain says so: the test may choose its tasks before.
         let worker = wait(queue.start()).ok();
         TestQueue { worker: Mutex::new(worker), ..queue }
     }
@@ -117,7 +121,8 @@ impl TestQueue {
         self.shared_data(Arc::new(value))
     }
 
-    /// The same with a value that is shared already, which may be a trait object: an `Arc<dyn Mailer>` for a `Data<dyn Mailer>`.
+    /// The same with a value that is shared already, which may be a trait object: an
+    /// `Arc<dyn Mailer>` for a `Data<dyn Mailer>`.
     #[must_use]
     pub fn shared_data<T: ?Sized + Send + Sync + 'static>(mut self, value: Arc<T>) -> Self {
         self.configure.push(Box::new(move |worker| worker.shared_data(value.clone())));
@@ -125,10 +130,12 @@ impl TestQueue {
         self
     }
 
-    /// Configures the worker that runs the jobs, as the application does: middleware, schedules, backoff, timeout, a registry.
+    /// Configures the worker that runs the jobs, as the application does: middleware, schedules,
+    /// backoff, timeout, a registry.
     ///
     /// # Panics
-    /// If two tasks have the same name, or what tasks declare is contradictory: with the message of a worker that refuses to start.
+    /// If two tasks have the same name, or what tasks declare is contradictory: with the message of
+    /// a worker that refuses to start.
     #[must_use]
     #[track_caller]
     pub fn worker(mut self, configure: impl Fn(Worker) -> Worker + Send + Sync + 'static) -> Self {
@@ -167,11 +174,11 @@ impl TestQueue {
         self.own.broker().clock().now()
     }
 
-    /// Moves the clock forward. Jobs that are due now run with the next [`drain`](Self::drain), or at once in a worker of the test's own. Records whose
-    /// retention has ended are removed.
+    /// Moves the clock forward. Jobs that are due now run with the next [`drain`](Self::drain), or
+    /// at once in a worker of the test's own. Records whose retention has ended are removed.
     ///
-    /// Ticks of schedules that were passed over are caught up on as the schedule says, as after a time without a worker. Use
-    /// [`drain_for`](Self::drain_for) to run each tick at its time.
+    /// Ticks of schedules that were passed over are caught up on as the schedule says, as after a
+    /// time without a worker. Use [`drain_for`](Self::drain_for) to run each tick at its time.
     ///
     /// # Panics
     /// On a Redis server.
@@ -194,7 +201,8 @@ impl TestQueue {
         swept.unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Makes the next call of [`client`](Self::client) fail, also one of a handler. Call it again for the calls behind that.
+    /// Makes the next call of [`client`](Self::client) fail, also one of a handler. Call it again
+    /// for the calls behind that.
     pub fn fail_next(&self, fault: Fault) {
         self.faulty.fail_next(fault);
     }
@@ -231,7 +239,8 @@ impl TestQueue {
         all
     }
 
-    /// Runs jobs until none can start, with the jobs that they enqueue. Jobs that wait for their time stay.
+    /// Runs jobs until none can start, with the jobs that they enqueue. Jobs that wait for their
+    /// time stay.
     ///
     /// # Panics
     /// If jobs enqueue further jobs without end, or two tasks have the same name.
@@ -247,7 +256,8 @@ impl TestQueue {
         self.drain_of(Some(queue)).await
     }
 
-    /// Drains, and moves the clock to each time at which a job or a schedule is due, until this much time has passed: what a worker does in that time.
+    /// Drains, and moves the clock to each time at which a job or a schedule is due, until this
+    /// much time has passed: what a worker does in that time.
     ///
     /// # Panics
     /// As [`drain`](Self::drain), and on a Redis server.
@@ -278,7 +288,8 @@ impl TestQueue {
         drained
     }
 
-    /// Runs the next job that can start. `None`: no job can. If it waits for the end of another job, other jobs run meanwhile.
+    /// Runs the next job that can start. `None`: no job can. If it waits for the end of another
+    /// job, other jobs run meanwhile.
     pub async fn run_one(&self) -> Option<Ran> {
         let mut worker = self.inline().await;
         let worker = worker.as_mut()?;
@@ -292,8 +303,8 @@ impl TestQueue {
         last
     }
 
-    /// Runs a job here and now, as its first attempt, without storing it: its delay, key, group and limits do not matter. Parameters and result pass
-    /// through their stored form.
+    /// Runs a job here and now, as its first attempt, without storing it: its delay, key, group and
+    /// limits do not matter. Parameters and result pass through their stored form.
     ///
     /// # Errors
     /// How the run ended, if it was not done.

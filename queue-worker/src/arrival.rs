@@ -22,7 +22,8 @@ pub(crate) async fn reach(connection: &Arc<Connection>) -> Result<(), WorkerErro
     on_broker(&connection.broker, async move { try_until_reached(&waiting).await }).await?.map_err(WorkerError::Queue)
 }
 
-/// Declares the limits of this worker's code and the rules of its groups, before it claims anything. It waits for a broker that has gone away again.
+/// Declares the limits of this worker's code and the rules of its groups, before it claims
+/// anything. It waits for a broker that has gone away again.
 ///
 /// # Errors
 /// What does not pass by itself: a limit too many, missing rights.

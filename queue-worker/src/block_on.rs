@@ -5,8 +5,9 @@ use std::time::Duration;
 /// How long what is left on the blocking threads of the runtime may take.
 const LEFT: Duration = Duration::from_secs(1);
 
-/// Runs a future to its end on a Tokio runtime of its own, with a thread for each core. It does what `#[tokio::main]` does, for a program
-/// that does not depend on Tokio itself; but it does not wait for threads that handlers block: at its end they have a second, and no more.
+/// Runs a future to its end on a Tokio runtime of its own, with a thread for each core. It does
+/// what `#[tokio::main]` does, for a program that does not depend on Tokio itself; but it does not
+/// wait for threads that handlers block: at its end they have a second, and no more.
 ///
 /// ```
 /// use queue_core::prelude::*;

@@ -83,7 +83,8 @@ use crate::{
 /// `watch` and `--watch` exit with 0.
 pub async fn run<F, W>(setup: F) -> ExitCode
 where
-    // Not `AsyncFnOnce`: of `|worker| async move { .. }` the compiler would not know the type of `worker`.
+    // Not `AsyncFnOnce`: of `|worker| async move { .. }` the compiler would not know the type of
+    // `worker`.
     F: FnOnce(Worker) -> W,
     W: Future<Output = Result<Worker, Box<dyn Error + Send + Sync>>>,
 {
@@ -92,7 +93,8 @@ where
 
 #[derive(Debug, Default, clap::Args)]
 struct WorkArgs {
-    /// Serve this queue, with this weight, instead of the queues of the program; repeat the option for several queues
+    /// Serve this queue, with this weight, instead of the queues of the program; repeat the option
+    /// for several queues
     #[arg(long, value_name = "QUEUE[=WEIGHT]", value_parser = weighted)]
     queue: Vec<(String, u32)>,
     /// Most jobs that run at once
@@ -101,10 +103,12 @@ struct WorkArgs {
     /// Grace time of running jobs after a signal; handlers are cancelled one second before it ends
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     grace: Option<Duration>,
-    /// Answer GET /health (is this process well?) and GET /ready (does it reach its broker?) on this address
+    /// Answer GET /health (is this process well?) and GET /ready (does it reach its broker?) on
+    /// this address
     #[arg(long, value_name = "ADDRESS:PORT")]
     health: Option<SocketAddr>,
-    /// Copy lines that handlers log with `tracing`, at this level and above, into the logs of their jobs
+    /// Copy lines that handlers log with `tracing`, at this level and above, into the logs of their
+    /// jobs
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     job_log: Option<LogLevel>,
 }
@@ -144,7 +148,8 @@ where
 {
     let log = Log::begin(args.job_log.map(|level| -> AllEvents { Box::new(JobLogLayer::new().level(level)) }))?;
     let ended = run_worker(url, args, setup).await;
-    // The runtime of the program waits for every thread that a handler has left behind, and standard error may be read by nobody.
+    // The runtime of the program waits for every thread that a handler has left behind, and
+    // standard error may be read by nobody.
     exit_soon(LEAVES, ended.as_ref().map_or_else(Failure::exit, |exit| *exit) as i32);
     // Before the last spans, which may take longer than the program has.
     let code = ended.map_or_else(Failure::tell, ExitCode::from);
@@ -160,7 +165,8 @@ where
     F: FnOnce(Worker) -> W,
     W: Future<Output = Result<Worker, Box<dyn Error + Send + Sync>>>,
 {
-    // Until the worker listens, a signal ends the program, also while it waits for its broker (see `Worker::run`) or for its setup.
+    // Until the worker listens, a signal ends the program, also while it waits for its broker (see
+    // `Worker::run`) or for its setup.
     let starting = at_signals()?;
     let client = match url {
         Some(url) => opened(&url).await?,
@@ -194,7 +200,8 @@ where
     Ok(Exit::GivenBack)
 }
 
-/// A database file cannot be opened while its disk is full or another process holds its lock. That is waited for, as the worker waits for a server.
+/// A database file cannot be opened while its disk is full or another process holds its lock. That
+/// is waited for, as the worker waits for a server.
 async fn opened(url: &str) -> queue_core::Result<Client> {
     let (mut patience, begun) = (Patience::new(LONGEST_PAUSE), now());
     loop {

@@ -20,8 +20,8 @@ pub(crate) const STUCK: Duration = Duration::from_millis(500);
 /// the program.
 pub(crate) const LAST_DEEDS: Duration = Duration::from_millis(1250);
 
-/// How long the last turns may take when the broker does not answer. With the default grace time, everything ends within
-/// the 30 seconds that service managers usually allow.
+/// How long the last turns may take when the broker does not answer. With the default grace time,
+/// everything ends within the 30 seconds that service managers usually allow.
 pub(crate) const LAST_TURNS: Duration = Duration::from_secs(2);
 
 /// One queue that a worker serves.
@@ -86,7 +86,8 @@ pub struct FailedAttempt<'a> {
     pub attempt: u32,
     /// The error's messages.
     pub error: &'a str,
-    /// The failure, with the error itself if there was one: `failed.failure.find::<std::io::Error>()`.
+    /// The failure, with the error itself if there was one:
+    /// `failed.failure.find::<std::io::Error>()`.
     pub failure: &'a Failure,
     /// The delay without a custom backoff.
     pub delay: Duration,
@@ -154,8 +155,8 @@ impl Settings {
         self.heartbeat_interval().min(Duration::from_secs(1))
     }
 
-    /// Between two passes of the reclaimer, and between its two looks at a lane. Five and six seconds with the default
-    /// lease; with a shorter one, in proportion.
+    /// Between two passes of the reclaimer, and between its two looks at a lane. Five and six
+    /// seconds with the default lease; with a shorter one, in proportion.
     pub(crate) fn reclaim(&self) -> (Duration, Duration) {
         (self.heartbeat_interval(), (self.lease / 5).min(Duration::from_secs(6)))
     }

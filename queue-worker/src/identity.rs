@@ -70,7 +70,8 @@ fn host() -> String {
     if name.is_empty() { UNKNOWN.to_owned() } else { name }
 }
 
-/// A digest of this process's executable, which is read once: two builds of a program are two releases.
+/// A digest of this process's executable, which is read once: two builds of a program are two
+/// releases.
 fn digest() -> String {
     static DIGEST: OnceLock<String> = OnceLock::new();
     DIGEST.get_or_init(|| release_of(executable().and_then(digest_of))).clone()
@@ -80,7 +81,8 @@ fn release_of(digest: io::Result<u64>) -> String {
     digest.map_or_else(|_| UNKNOWN.to_owned(), |digest| format!("exe-{digest:016x}"))
 }
 
-/// The file from which this process was started. A deployment may have put another one in its place.
+/// The file from which this process was started. A deployment may have put another one in its
+/// place.
 fn executable() -> io::Result<File> {
     if cfg!(target_os = "linux")
         && let Ok(file) = File::open("/proc/self/exe")

@@ -14,8 +14,9 @@ use tracing::{
 };
 use tracing_subscriber::{Layer, layer::Context, registry::LookupSpan};
 
-/// Puts the events of a job into its log, beside the lines of [`JobContext::log`]: whatever code logs with `tracing` within the span of the run, also
-/// in functions that know nothing of jobs, and in tasks that carry the span along.
+/// Puts the events of a job into its log, beside the lines of [`JobContext::log`]: whatever code
+/// logs with `tracing` within the span of the run, also in functions that know nothing of jobs, and
+/// in tasks that carry the span along.
 ///
 /// ```
 /// use queue_worker::JobLogLayer;
@@ -25,7 +26,8 @@ use tracing_subscriber::{Layer, layer::Context, registry::LookupSpan};
 /// # drop(subscriber);
 /// ```
 ///
-/// What is logged with the crate `log` is taken as well, where `tracing-log` brings it to `tracing`: without the fields that say from which place it came.
+/// What is logged with the crate `log` is taken as well, where `tracing-log` brings it to
+/// `tracing`: without the fields that say from which place it came.
 ///
 /// By default, these are the events of level `info` and above. A filter of the whole subscriber
 /// that disables spans of level `info` leaves no span to which an event could belong. Events of
@@ -126,7 +128,8 @@ fn is_of_log(field: &str) -> bool {
 /// The message of an event, and its fields behind it.
 #[derive(Default)]
 struct Text {
-    /// Of an event that `tracing-log` has made of a line of the crate `log`: the target of that line.
+    /// Of an event that `tracing-log` has made of a line of the crate `log`: the target of that
+    /// line.
     target: String,
     message: String,
     fields: String,

@@ -1,4 +1,5 @@
-//! Dead letters: each is one line, whichever way its job died. No duty: the pump, the reclaimer and the janitor tell of them.
+//! Dead letters: each is one line, whichever way its job died. No duty: the pump, the reclaimer and
+//! the janitor tell of them.
 
 use std::fmt;
 
@@ -35,7 +36,8 @@ pub(crate) struct Burial {
     pub(crate) attempts: u32,
 }
 
-/// Tells which of these endings have made dead letters; the broker has taken them in, but for the `stale`.
+/// Tells which of these endings have made dead letters; the broker has taken them in, but for the
+/// `stale`.
 pub(crate) fn log_confirmed(queue: &str, burials: &mut Vec<Burial>, finishes: &[Finish], stale: &[usize]) {
     for (position, finish) in finishes.iter().enumerate() {
         let Ending::Bury { reason, error } = &finish.ending else { continue };

@@ -69,9 +69,10 @@
 //! `docs/README.md` of the repository lists all pages by goal, and has the glossary.
 //! `configuration.md` and `command-line.md` are the reference.
 
-// ARCHITECTURE.md lists the layers of these modules. The duties and the pump run on the broker's I/O
-// thread, so a handler that blocks its runtime does not delay them. Handlers run on the runtime that
-// called `Worker::run`. `job_log` and `metrics` have a file each for builds without their feature.
+// ARCHITECTURE.md lists the layers of these modules. The duties and the pump run on the broker's
+// I/O thread, so a handler that blocks its runtime does not delay them. Handlers run on the runtime
+// that called `Worker::run`. `job_log` and `metrics` have a file each for builds without their
+// feature.
 
 mod application;
 mod arrival;

@@ -43,7 +43,8 @@ struct Begun {
     told: bool,
 }
 
-/// A request that has met with the outage. As long as there is one the outage is not over: a part of the broker may answer.
+/// A request that has met with the outage. As long as there is one the outage is not over: a part
+/// of the broker may answer.
 pub(crate) struct Waiting(Arc<Outage>);
 
 impl Outage {

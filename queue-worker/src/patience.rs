@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::tuning::{FIRST_PAUSE, LONGEST_PAUSE};
 
-/// Between the tries of one request: 50 ms, doubling up to a longest pause, the upper half of each random.
+/// Between the tries of one request: 50 ms, doubling up to a longest pause, the upper half of each
+/// random.
 pub(crate) struct Patience {
     tries: u32,
     longest: Duration,

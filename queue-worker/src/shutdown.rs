@@ -19,7 +19,8 @@ pub(crate) enum Stage {
     Hurrying,
 }
 
-/// Tells workers to stop, from anywhere: clones are the same switch, and one may stop several workers.
+/// Tells workers to stop, from anywhere: clones are the same switch, and one may stop several
+/// workers.
 ///
 /// ```standalone_crate
 /// # use queue_core::prelude::*;
@@ -154,7 +155,8 @@ fn advance(stage: &watch::Sender<Stage>, to: Stage) {
 /// A stopping process exits within this time after its grace time, or after the second signal.
 const EXIT: Duration = Duration::from_secs(3);
 
-/// Stops a worker at the first signal, and hurries at the second. With an exit code, the process ends in time even if the thread of the broker is blocked.
+/// Stops a worker at the first signal, and hurries at the second. With an exit code, the process
+/// ends in time even if the thread of the broker is blocked.
 pub(crate) async fn stop_at(mut signals: Signals, shutdown: Shutdown, grace: Duration, exit: Option<i32>) {
     let Signal { name, .. } = signals.next().await;
     shutdown.drain();

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use queue_core::broker::WorkerLoad;
 
-/// A share of CPU is that of at least so long. Heartbeats may come within milliseconds of each other, and what one request costs would be most of such a time.
+/// A share of CPU is that of at least so long. Heartbeats may come within milliseconds of each
+/// other, and what one request costs would be most of such a time.
 const SPAN: Duration = Duration::from_secs(1);
 
 /// The CPU share is that of the time between two looks. Within [`SPAN`] of the last sample, that
@@ -55,7 +56,8 @@ fn cpu_time() -> Option<Duration> {
     None
 }
 
-/// The resident memory of this process, in bytes: the kernel makes this file when it is read, so that no disk is waited for.
+/// The resident memory of this process, in bytes: the kernel makes this file when it is read, so
+/// that no disk is waited for.
 fn memory() -> Option<u64> {
     if cfg!(target_os = "linux") { resident(&std::fs::read_to_string("/proc/self/status").ok()?) } else { None }
 }

@@ -83,9 +83,9 @@ impl Worker {
         }
     }
 
-    /// Replaces the worker's client by one that is made of it: with middleware before enqueues, with an observer, or with another
-    /// deadline. Handlers get the new client from their context. For the `setup` of `queue_worker::run`, which gets a worker that has a
-    /// client already.
+    /// Replaces the worker's client by one that is made of it: with middleware before enqueues,
+    /// with an observer, or with another deadline. Handlers get the new client from their context.
+    /// For the `setup` of `queue_worker::run`, which gets a worker that has a client already.
     ///
     /// ```
     /// # use queue_core::{Middleware, prelude::*};
@@ -167,7 +167,8 @@ impl Worker {
     /// - A handler that blocks its thread cannot be dropped: it is *stuck*. The worker waits half a
     ///   second longer for it, names it in the log, and exits without it. Its job stays leased, and
     ///   runs again, uncharged, when the lease expires: see [`exit_if_stuck`](Self::exit_if_stuck).
-    /// - The last answers to the broker: milliseconds, and at most 3 seconds if the broker does not answer.
+    /// - The last answers to the broker: milliseconds, and at most 3 seconds if the broker does not
+    ///   answer.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.settings.grace = grace;
         self
@@ -180,23 +181,25 @@ impl Worker {
     /// handlers block: the process continues without a worker, and when the leases expire the jobs
     /// run in two processes. Default: off; `queue_worker::run` sets the code 7.
     ///
-    /// The exit ends every worker of the process, and charges the jobs of those that are not stopping with a crash. Stop the workers of one
-    /// process together: give them one [`Shutdown`] and one grace time.
+    /// The exit ends every worker of the process, and charges the jobs of those that are not
+    /// stopping with a crash. Stop the workers of one process together: give them one [`Shutdown`]
+    /// and one grace time.
     pub fn exit_if_stuck(mut self, code: i32) -> Self {
         self.settings.exit = Some(code);
         self
     }
 
-    /// The number of failures after which a job becomes a dead letter, unless task or job set it. Range: 1,
-    /// which means no retry, or more. Default: 25.
+    /// The number of failures after which a job becomes a dead letter, unless task or job set it.
+    /// Range: 1, which means no retry, or more. Default: 25.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.settings.max_attempts = attempts;
         self
     }
 
     /// The number of crashes within the [crash window](Self::crash_window) after which a job
-    /// becomes a dead letter as `crashed`. Range: 1 or more. Default: 3. `#[task(max_crashes = 10)]` overrides it
-    /// for a task; the worker that reclaims the job applies it.
+    /// becomes a dead letter as `crashed`. Range: 1 or more. Default: 3.
+    /// `#[task(max_crashes = 10)]` overrides it for a task; the worker that reclaims the job
+    /// applies it.
     pub fn max_crashes(mut self, crashes: u32) -> Self {
         self.settings.crashes.max_crashes = crashes;
         self
@@ -267,9 +270,10 @@ impl Worker {
         self
     }
 
-    /// Which version of the application this worker is, such as `v42`; at most 256 bytes. `workers` and
-    /// [`Inspector::workers`](queue_core::inspect::Inspector::workers) show it. Default: the environment variable `QUEUE_RELEASE`, else `exe-` and a
-    /// digest of the executable, so that two builds are two releases. An executable that cannot be read is `unknown`.
+    /// Which version of the application this worker is, such as `v42`; at most 256 bytes. `workers`
+    /// and [`Inspector::workers`](queue_core::inspect::Inspector::workers) show it. Default: the
+    /// environment variable `QUEUE_RELEASE`, else `exe-` and a digest of the executable, so that
+    /// two builds are two releases. An executable that cannot be read is `unknown`.
     pub fn release(mut self, release: impl Into<String>) -> Self {
         self.release = Some(release.into());
         self
@@ -284,11 +288,14 @@ impl Worker {
         self
     }
 
-    /// Runs the relay of an outbox for as long as the worker runs: it sends the jobs that have committed with the data of the application. It serves every
-    /// queue of the outbox, not only those of the worker. Run one in each worker: several are safe. Call it again for further databases.
+    /// Runs the relay of an outbox for as long as the worker runs: it sends the jobs that have
+    /// committed with the data of the application. It serves every queue of the outbox, not only
+    /// those of the worker. Run one in each worker: several are safe. Call it again for further
+    /// databases.
     ///
-    /// The relay stops when the worker's jobs have ended, so that it also sends what these have stored. It may take up to 3 seconds longer than the grace time if the
-    /// broker or the database does not answer. Rows that are not sent by then wait for another relay.
+    /// The relay stops when the worker's jobs have ended, so that it also sends what these have
+    /// stored. It may take up to 3 seconds longer than the grace time if the broker or the database
+    /// does not answer. Rows that are not sent by then wait for another relay.
     ///
     /// ```no_run
     /// # use queue_worker::Worker;
@@ -349,15 +356,17 @@ impl Worker {
         names.into_iter().map(QueueConfig::from).collect()
     }
 
-    /// Runs jobs until `shutdown` is ready, then drains: running jobs may end within the grace time, and the others are returned
-    /// uncharged. Dropping the returned future stops at once, without a grace time.
+    /// Runs jobs until `shutdown` is ready, then drains: running jobs may end within the grace
+    /// time, and the others are returned uncharged. Dropping the returned future stops at once,
+    /// without a grace time.
     ///
-    /// The worker waits for a broker that cannot be reached, at its start and later. ([`Client::connect`] does not wait: if a worker may
-    /// start before its broker, take its client from [`Client::open`].)
+    /// The worker waits for a broker that cannot be reached, at its start and later.
+    /// ([`Client::connect`] does not wait: if a worker may start before its broker, take its client
+    /// from [`Client::open`].)
     ///
     /// # Errors
-    /// [`WorkerError::Setup`] before anything was started; the error of the broker's [`check`](queue_core::broker::Broker::check), if
-    /// waiting does not help.
+    /// [`WorkerError::Setup`] before anything was started; the error of the broker's
+    /// [`check`](queue_core::broker::Broker::check), if waiting does not help.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<Stopped, WorkerError> {
         self.run_until(async move |control: &Control| {
             shutdown.await;
@@ -374,8 +383,9 @@ impl Worker {
         self.run_until(async move |control: &Control| shutdown.attach(control.sender())).await
     }
 
-    /// Runs jobs until SIGTERM, SIGINT (Ctrl-C), SIGHUP or SIGQUIT, then drains as [`run`](Self::run) does. A second signal skips the grace
-    /// time. A handler that blocks every thread of the runtime delays no signal. SIGHUP changes nothing under `nohup`.
+    /// Runs jobs until SIGTERM, SIGINT (Ctrl-C), SIGHUP or SIGQUIT, then drains as
+    /// [`run`](Self::run) does. A second signal skips the grace time. A handler that blocks every
+    /// thread of the runtime delays no signal. SIGHUP changes nothing under `nohup`.
     ///
     /// # Errors
     /// Those of [`run`](Self::run); [`WorkerError::Died`] when signals cannot be listened for.

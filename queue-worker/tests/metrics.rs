@@ -1,4 +1,5 @@
-//! `GET /metrics`, and whether the page, the Grafana dashboard and the alert rules speak of what is told.
+//! `GET /metrics`, and whether the page, the Grafana dashboard and the alert rules speak of what is
+//! told.
 #![cfg(feature = "prometheus")]
 
 mod common;
@@ -184,7 +185,8 @@ fn labels_of(text: &str) -> BTreeMap<String, String> {
     pairs.map(|(name, value)| (name.trim().to_owned(), value.trim_matches('"').to_owned())).collect()
 }
 
-/// The groups for which an expression of this form holds: `max by (label) (metric{label="value"}) > 0`, joined by `and`.
+/// The groups for which an expression of this form holds:
+/// `max by (label) (metric{label="value"}) > 0`, joined by `and`.
 fn fires(expression: &str, samples: &[Sample]) -> BTreeSet<String> {
     let of_term = |term: &str| -> BTreeSet<String> {
         let (by, rest) = term.trim().strip_prefix("max by (").and_then(|rest| rest.split_once(") (")).unwrap_or_else(|| panic!("{term}"));
@@ -224,7 +226,8 @@ fn rule(alert: &str) -> String {
     rule["expr"].as_str().unwrap().to_owned()
 }
 
-/// A worker exposes only the queues that it serves, so that on its metrics alone this alert never fires.
+/// A worker exposes only the queues that it serves, so that on its metrics alone this alert never
+/// fires.
 #[tokio::test]
 async fn the_alert_that_no_worker_serves_a_queue_fires_on_what_the_exporter_exposes() {
     let (client, lease) = (memory().await, Duration::from_secs(60));

@@ -1,4 +1,5 @@
-//! Tests that need other rights than the process that runs them: each runs once more in a process of its own.
+//! Tests that need other rights than the process that runs them: each runs once more in a process
+//! of its own.
 
 use std::{any::type_name_of_val, io::Write, path::Path, process::Command};
 
@@ -10,8 +11,9 @@ const INSIDE: &str = "QUEUE_TEST_APART";
 /// Lets such tests be left out where the machine does not allow what they need.
 const LEFT_OUT: &str = "QUEUE_TEST_WITHOUT_APART";
 
-/// Runs the test once more where it may mount file systems that nobody else sees, and that go with it: `if !may_mount(&this_test) { return }`.
-/// `true` in that process, and `false` in the one that has started it, for which the test is over.
+/// Runs the test once more where it may mount file systems that nobody else sees, and that go with
+/// it: `if !may_mount(&this_test) { return }`. `true` in that process, and `false` in the one that
+/// has started it, for which the test is over.
 ///
 /// # Panics
 /// When the test fails there, or no such process can be started.
@@ -21,7 +23,8 @@ pub fn may_mount<F: Fn()>(test: &F) -> bool {
     runs_here(test, if starts(as_root) { as_root } else { as_user })
 }
 
-/// Runs the test once more where permissions of files hold for it, which root may override. What it returns is as in [`may_mount`].
+/// Runs the test once more where permissions of files hold for it, which root may override. What it
+/// returns is as in [`may_mount`].
 ///
 /// # Panics
 /// When the test fails there, or no such process can be started.
@@ -29,7 +32,8 @@ pub fn heeds_permissions<F: Fn()>(test: &F) -> bool {
     runs_here(test, &["setpriv", "--bounding-set=-dac_override,-dac_read_search"])
 }
 
-/// Runs the test once more in a process of its own, whose wall clock [`move_clock`] moves. What it returns is as in [`may_mount`].
+/// Runs the test once more in a process of its own, whose wall clock [`move_clock`] moves. What it
+/// returns is as in [`may_mount`].
 ///
 /// # Panics
 /// When the test fails there, or there is no C compiler.
@@ -44,7 +48,8 @@ pub fn has_own_clock<F: Fn()>(test: &F) -> bool {
     runs_here(test, &["env", &library, &clock])
 }
 
-/// Lets the wall clock of this process be wrong by so many milliseconds from now on, in whole seconds.
+/// Lets the wall clock of this process be wrong by so many milliseconds from now on, in whole
+/// seconds.
 ///
 /// # Panics
 /// When this is not the process of [`has_own_clock`].
@@ -71,7 +76,8 @@ fn runs_here<F: Fn()>(test: &F, wrapper: &[&str]) -> bool {
     false
 }
 
-/// Whether this wrapper can start a process; if not, the test fails, or reports that it does not run if such tests are left out.
+/// Whether this wrapper can start a process; if not, the test fails, or reports that it does not
+/// run if such tests are left out.
 pub fn can_start(name: &str, wrapper: &[&str]) -> bool {
     if starts(wrapper) {
         return true;

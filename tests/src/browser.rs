@@ -1,6 +1,8 @@
-//! A real Chromium, without a window, that tests and screenshots use: over WebDriver, which is JSON over HTTP.
+//! A real Chromium, without a window, that tests and screenshots use: over WebDriver, which is JSON
+//! over HTTP.
 //!
-//! A dozen of its calls are needed, so that they are written here rather than taken from a crate with an HTTP client of its own.
+//! A dozen of its calls are needed, so that they are written here rather than taken from a crate
+//! with an HTTP client of its own.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -24,7 +26,8 @@ use crate::process::{Process, guard};
 /// A Chromium may take this many attempts to start.
 const STARTS: usize = 3;
 
-/// A Chromium takes three seconds of processor time to start, so the next test of this process takes over that of a test that passed.
+/// A Chromium takes three seconds of processor time to start, so the next test of this process
+/// takes over that of a test that passed.
 static IDLE: Mutex<Vec<Chromium>> = Mutex::new(Vec::new());
 
 /// A browser with one page, which knows nothing of an earlier test.
@@ -57,8 +60,8 @@ fn program(variable: &str, names: &[&str]) -> PathBuf {
 }
 
 impl Browser {
-    /// Opens a new page in a Chromium that no test uses. Starts one if there is none, and another one if a busy machine lets it start too
-    /// slowly for its driver.
+    /// Opens a new page in a Chromium that no test uses. Starts one if there is none, and another
+    /// one if a busy machine lets it start too slowly for its driver.
     ///
     /// # Panics
     /// When there is none (a test is never skipped silently), or none that starts.
@@ -148,7 +151,8 @@ impl Browser {
         self.act(selector, "value", &json!({ "text": text }));
     }
 
-    /// Does something to an element. If the page has put another one in its place since it was found, that one is meant.
+    /// Does something to an element. If the page has put another one in its place since it was
+    /// found, that one is meant.
     fn act(&self, selector: &str, action: &str, body: &Value) {
         self.wait_for(&format!("an element `{selector}` that stays")).block_some(|| {
             let path = format!("/session/{}/element/{}/{action}", self.chromium().session, self.element(selector));
@@ -168,7 +172,8 @@ impl Browser {
         self.of_session("POST", "/actions", &json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": actions }] }));
     }
 
-    /// Goes to the page at the end of an address by its keys. As a person does, it presses them again if the page took them one by one.
+    /// Goes to the page at the end of an address by its keys. As a person does, it presses them
+    /// again if the page took them one by one.
     pub fn go(&self, keys: &str, end: &str) {
         self.wait_for(&format!("the page {end} behind the keys `{keys}`")).block_some(|| {
             self.keys(keys);

@@ -1,6 +1,7 @@
 //! Jobs that write down when they start and when they end, and the journal in which they do.
 //!
-//! A line has a word, the job's number, its attempt, its crashes, the process and the time in microseconds since 1970.
+//! A line has a word, the job's number, its attempt, its crashes, the process and the time in
+//! microseconds since 1970.
 
 use std::{
     fs::{File, OpenOptions},

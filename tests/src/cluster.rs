@@ -19,7 +19,8 @@ use crate::{
 /// Slots of every cluster.
 pub const SLOTS: u16 = 16_384;
 
-/// Six nodes. The first three began as masters of a third of the slots each; node `n + 3` began as the replica of `n`.
+/// Six nodes. The first three began as masters of a third of the slots each; node `n + 3` began as
+/// the replica of `n`.
 #[derive(Debug)]
 pub struct Cluster {
     kind: Kind,
@@ -35,7 +36,8 @@ impl Cluster {
         Cluster::with(kind, node_timeout, &["--appendonly", "no"])
     }
 
-    /// Starts nodes with further options. Ready are they when each knows that all slots are served and all replicas are in sync.
+    /// Starts nodes with further options. Ready are they when each knows that all slots are served
+    /// and all replicas are in sync.
     ///
     /// # Panics
     /// When they do not find each other in time.
@@ -114,8 +116,9 @@ impl Cluster {
             .block_some(|| self.view(self.anyone()).into_iter().find(|(_, seen)| seen.master == self.ids[master]).map(|(node, _)| node))
     }
 
-    /// A planned failover: the replica of the slot's master catches up and takes over. Nothing is lost. Asks again when that has
-    /// not come to an end after the five seconds that a node gives it.
+    /// A planned failover: the replica of the slot's master catches up and takes over. Nothing is
+    /// lost. Asks again when that has not come to an end after the five seconds that a node gives
+    /// it.
     pub fn hand_over(&self, slot: u16) -> Promotion {
         const GIVEN_UP: Duration = Duration::from_secs(6);
         let new = self.replica(self.master(slot));
@@ -145,15 +148,16 @@ impl Cluster {
         self.nodes[number].kill();
     }
 
-    /// Starts a killed node again. It knows the cluster from its file, and follows whoever took its place.
+    /// Starts a killed node again. It knows the cluster from its file, and follows whoever took its
+    /// place.
     pub fn bring_back(&mut self, number: usize) {
         self.nodes[number].restart();
         self.wait_for_agreement();
         self.wait_for_sync();
     }
 
-    /// Moves a slot with its keys to another master, key by key as `--cluster reshard` does, with a rest after each key.
-    /// Scripts that need several keys of the slot are refused meanwhile.
+    /// Moves a slot with its keys to another master, key by key as `--cluster reshard` does, with a
+    /// rest after each key. Scripts that need several keys of the slot are refused meanwhile.
     ///
     /// # Errors
     /// What a node says about it.
@@ -186,7 +190,8 @@ impl Cluster {
         self.anyone().ask::<Vec<String>>(&["CLUSTER", "HELP"]).is_ok_and(|help| help.iter().any(|line| line.starts_with("MIGRATESLOTS")))
     }
 
-    /// Moves a slot as a whole (`CLUSTER MIGRATESLOTS`): it is served all the time, but for a moment at the end.
+    /// Moves a slot as a whole (`CLUSTER MIGRATESLOTS`): it is served all the time, but for a
+    /// moment at the end.
     ///
     /// # Errors
     /// What a node says about it.
@@ -248,13 +253,15 @@ impl Cluster {
         let cluster = |number: usize, words: &[&str]| self.nodes[number].ask::<String>(&[&["CLUSTER"], words].concat());
         let mut buses = Vec::new();
         for (number, node) in self.nodes.iter().enumerate() {
-            // Different numbers from the start: two masters that claim the same one have to settle it first.
+            // Different numbers from the start: two masters that claim the same one have to settle
+            // it first.
             cluster(number, &["SET-CONFIG-EPOCH", &(number + 1).to_string()])?;
             buses.push(node.ask::<Vec<String>>(&["CONFIG", "GET", "cluster-port"])?.remove(1));
         }
         self.wait_for("the nodes to meet").block_some(|| {
             let known = self.view(&self.nodes[0]);
-            // Also again: a node forgets whom it met, if that takes longer than the time after which it takes others for dead.
+            // Also again: a node forgets whom it met, if that takes longer than the time after
+            // which it takes others for dead.
             for (number, node) in self.nodes.iter().enumerate().filter(|(number, _)| !known.contains_key(number)) {
                 cluster(0, &["MEET", "127.0.0.1", &node.port().to_string(), &buses[number]]).ok()?;
             }

@@ -18,7 +18,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// A new folder, and a SQLite file in it that the first command makes. `program`: its path, as in `env!("CARGO_BIN_EXE_shop_worker")`.
+    /// A new folder, and a SQLite file in it that the first command makes. `program`: its path, as
+    /// in `env!("CARGO_BIN_EXE_shop_worker")`.
     pub fn sqlite(program: &str) -> Place {
         let folder = folder();
         let url = format!("sqlite://{}", folder.path().join("queue.db").display());

@@ -12,7 +12,8 @@ use tempfile::TempDir;
 
 use crate::{history::History, process::Process};
 
-/// The lease of a fleet's workers: what one of them lost is taken over within a quarter of a minute.
+/// The lease of a fleet's workers: what one of them lost is taken over within a quarter of a
+/// minute.
 const LEASE: Duration = Duration::from_secs(3);
 
 /// The first numbers of two producers' jobs lie so far apart.
@@ -20,7 +21,8 @@ const JOBS: u32 = 1_000_000;
 
 const PRODUCERS: u32 = 2;
 
-/// Work goes on within this time after a promotion, on a busy machine, too. `docs/deployment.md` reports what is usual.
+/// Work goes on within this time after a promotion, on a busy machine, too. `docs/deployment.md`
+/// reports what is usual.
 const RESUMED: Duration = Duration::from_secs(5);
 
 /// Asserts that the time between a promotion and the first job after it was not too long.
@@ -92,8 +94,8 @@ impl Fleet {
         self.workers.iter().for_each(|worker| worker.signal("-CONT"));
     }
 
-    /// Waits until everyone takes part from now on: of each queue, a new job of each producer has come to its end, and each worker
-    /// has started a job.
+    /// Waits until everyone takes part from now on: of each queue, a new job of each producer has
+    /// come to its end, and each worker has started a job.
     ///
     /// # Panics
     /// When that takes too long.
@@ -124,7 +126,8 @@ impl Fleet {
         History::read(&self.journal())
     }
 
-    /// Stops the producers, waits until the queues are empty, and stops the workers, which have to have ended well.
+    /// Stops the producers, waits until the queues are empty, and stops the workers, which have to
+    /// have ended well.
     ///
     /// # Panics
     /// When the queues do not become empty, or a process ends otherwise.

@@ -9,7 +9,8 @@ use std::{
 
 use crate::chronicle::micros;
 
-/// Less than this passes between an answer and its line in the journal, and between the line of an end and the answer to it.
+/// Less than this passes between an answer and its line in the journal, and between the line of an
+/// end and the answer to it.
 pub const JOURNALED: Duration = Duration::from_secs(2);
 
 /// One job as its producer and its workers saw it; times in microseconds since 1970.
@@ -120,7 +121,8 @@ impl History {
         starts.into_iter().any(|(start, by)| *by == process && *start > micros(time))
     }
 
-    /// Asserts what holds whatever fails when nothing may be lost: each acknowledged job came to its end, and ran once.
+    /// Asserts what holds whatever fails when nothing may be lost: each acknowledged job came to
+    /// its end, and ran once.
     ///
     /// # Panics
     /// When it does not hold.
@@ -129,8 +131,9 @@ impl History {
         assert!(self.lost().is_empty() && self.doubled().is_empty(), "{}", self.summary());
     }
 
-    /// Asserts that only what the fault touched was lost or ran twice: jobs that were acknowledged (lost) or ran (doubled) within this
-    /// time. A run ends with the answer to it, which is at most [`JOURNALED`] after its end.
+    /// Asserts that only what the fault touched was lost or ran twice: jobs that were acknowledged
+    /// (lost) or ran (doubled) within this time. A run ends with the answer to it, which is at most
+    /// [`JOURNALED`] after its end.
     ///
     /// # Panics
     /// When it does not hold.

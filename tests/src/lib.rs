@@ -1,5 +1,5 @@
-//! What the tests of the workspace share: real servers, sentinels and clusters, a proxy that does them harm, and
-//! the [storages] on which the conformance suite of `queue-conformance` runs.
+//! What the tests of the workspace share: real servers, sentinels and clusters, a proxy that does
+//! them harm, and the [storages] on which the conformance suite of `queue-conformance` runs.
 
 pub mod apart;
 pub mod browser;

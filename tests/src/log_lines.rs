@@ -34,7 +34,8 @@ impl Line {
 
 static LINES: Mutex<Vec<Line>> = Mutex::new(Vec::new());
 
-/// Notes from now on what this process logs at `info` or above. Its tests share that: each looks for its own queues and brokers.
+/// Notes from now on what this process logs at `info` or above. Its tests share that: each looks
+/// for its own queues and brokers.
 pub fn note() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

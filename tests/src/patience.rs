@@ -13,7 +13,8 @@ pub fn until<F: Future<Output = bool>>(what: &str, holds: impl FnMut() -> F) -> 
     wait(what).until(holds)
 }
 
-/// Asks until there is an answer, and blocks the thread meanwhile. Looks at the brokers that its thread [watches](watch).
+/// Asks until there is an answer, and blocks the thread meanwhile. Looks at the brokers that its
+/// thread [watches](watch).
 ///
 /// # Panics
 /// With the verdict when it times out.
@@ -99,7 +100,8 @@ mod tests {
         assert_eq!(late.verdict, Verdict::Slow, "{said}");
         let second = said.split_once("2s later:").expect("there is a second look").1;
         assert!(second.contains("\n- queue slow: ") && second.contains(&format!("{} ", Counter::Done)), "{said}");
-        // A wait that names nothing looks at what its thread watches, also from a thread that has a runtime.
+        // A wait that names nothing looks at what its thread watches, also from a thread that has a
+        // runtime.
         watch(&broker);
         let late = soon("nothing").try_block_some(|| None::<()>).unwrap_err();
         assert!(late.verdict == Verdict::Stuck && late.to_string().contains("queue slow: "), "{late}");

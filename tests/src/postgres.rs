@@ -1,4 +1,5 @@
-//! A real PostgreSQL: started by the test on a free port, as a user without privileges, with its data in memory; stopped when dropped.
+//! A real PostgreSQL: started by the test on a free port, as a user without privileges, with its
+//! data in memory; stopped when dropped.
 
 use std::{
     path::{Path, PathBuf},
@@ -39,7 +40,8 @@ pub struct Postgres {
     folder: TempDir,
 }
 
-/// The program: named by `cargo xtask test`, or on the path, or the newest that Debian has installed.
+/// The program: named by `cargo xtask test`, or on the path, or the newest that Debian has
+/// installed.
 fn program() -> PathBuf {
     let named = std::env::var_os(VARIABLE).map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -137,7 +139,8 @@ impl Postgres {
         if own_clock {
             server.move_clock(0);
         }
-        // A program that is no test may take the port between the look and the start; then another one is tried.
+        // A program that is no test may take the port between the look and the start; then another
+        // one is tried.
         for _ in 0..10 {
             if server.launch() {
                 return server;
@@ -186,7 +189,8 @@ impl Postgres {
         assert!(started, "PostgreSQL does not start again on port {}:\n{}", self.port, self.log());
     }
 
-    /// Keeps a copy of its data as they are, which is that of a replica which lags from now on. It is killed for a moment.
+    /// Keeps a copy of its data as they are, which is that of a replica which lags from now on. It
+    /// is killed for a moment.
     ///
     /// # Panics
     /// When it does not start again.
@@ -266,7 +270,8 @@ fn data(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
-/// One server for all tests of a process: each has a [database](Postgres::database) of its own. It ends with the process.
+/// One server for all tests of a process: each has a [database](Postgres::database) of its own. It
+/// ends with the process.
 pub fn shared() -> &'static Postgres {
     static SERVER: OnceLock<Postgres> = OnceLock::new();
     SERVER.get_or_init(Postgres::start)

@@ -29,11 +29,12 @@ pub fn library(folder: &Path, name: &str, text: &str) -> io::Result<PathBuf> {
     Ok(library)
 }
 
-/// The library that lets a server measure its commands by the CPU time that they take. The wall clock would count, too, for how
-/// long others have used the processor in the middle of a command, which on a shared machine is most of the longest.
+/// The library that lets a server measure its commands by the CPU time that they take. The wall
+/// clock would count, too, for how long others have used the processor in the middle of a command,
+/// which on a shared machine is most of the longest.
 ///
-/// Only a server that asks the system for the time can be told another one: its `INFO` says `monotonic_clock:POSIX`
-/// ([`asks_for_the_time`]).
+/// Only a server that asks the system for the time can be told another one: its `INFO` says
+/// `monotonic_clock:POSIX` ([`asks_for_the_time`]).
 ///
 /// # Errors
 /// When there is no C compiler (`cc`).
@@ -74,7 +75,8 @@ fn set_clock(file: &Path, numbers: [i64; 2]) -> io::Result<()> {
     file.write_all(&numbers.map(i64::to_ne_bytes).concat())
 }
 
-/// Whether a server, by its `INFO server`, asks the system for the time, and not the processor, as Valkey does.
+/// Whether a server, by its `INFO server`, asks the system for the time, and not the processor, as
+/// Valkey does.
 pub fn asks_for_the_time(info: &str) -> bool {
     info.lines().any(|line| line.starts_with("monotonic_clock:POSIX"))
 }
@@ -99,7 +101,8 @@ mod tests {
     /// Of an entry of the slow log: number, time, microseconds, words, and who.
     type SlowCommand = (u64, u64, u64, Vec<String>, String, String);
 
-    /// A server that takes a script for too slow looks for events in the middle of it, and its clock is right again.
+    /// A server that takes a script for too slow looks for events in the middle of it, and its
+    /// clock is right again.
     const PATIENT: [&str; 2] = ["--busy-reply-threshold", "60000"];
 
     #[test]

@@ -11,8 +11,8 @@ use queue_conformance::patience::wait;
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    /// A shell that waits for the end of the pipe from us, and then kills the child. However a test process ends, its pipes end
-    /// with it.
+    /// A shell that waits for the end of the pipe from us, and then kills the child. However a test
+    /// process ends, its pipes end with it.
     guard: Child,
 }
 
@@ -33,7 +33,8 @@ impl Process {
         Process::guarded(command, "-KILL", &[folder])
     }
 
-    /// The same for a server that has processes and memory of its own to take down: should the test process die, the server gets this signal.
+    /// The same for a server that has processes and memory of its own to take down: should the test
+    /// process die, the server gets this signal.
     ///
     /// # Panics
     /// When it cannot be started.

@@ -17,9 +17,11 @@ use std::{
 pub enum Harm {
     /// Everything passes.
     None = 0,
-    /// Requests pass, replies are swallowed: the peer looks alive. A connection that has lost a reply loses all later ones.
+    /// Requests pass, replies are swallowed: the peer looks alive. A connection that has lost a
+    /// reply loses all later ones.
     SwallowReplies = 1,
-    /// Nothing passes in either direction: a black hole. A connection that it has swallowed bytes of does not come back.
+    /// Nothing passes in either direction: a black hole. A connection that it has swallowed bytes
+    /// of does not come back.
     BlackHole = 2,
     /// Requests pass, then the connection is cut before the reply.
     CutReplies = 3,
@@ -41,7 +43,8 @@ pub const LATENCY: Duration = Duration::from_millis(150);
 /// Is shown every request before it passes.
 type Gate = Mutex<Box<dyn FnMut(&[u8]) + Send>>;
 
-/// A proxy on a port of its own. When it is dropped, it takes no further connections; those that it has go on.
+/// A proxy on a port of its own. When it is dropped, it takes no further connections; those that it
+/// has go on.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -128,7 +131,8 @@ impl Drop for Proxy {
 
 fn pump(mut from: TcpStream, mut to: TcpStream, harm: &AtomicU8, replies: bool, harmed: Option<&AtomicUsize>, gate: Option<&Gate>) {
     let mut buffer = [0; 64 * 1024];
-    // A connection that has lost bytes carries none any more: what came later could be taken for what is missing.
+    // A connection that has lost bytes carries none any more: what came later could be taken for
+    // what is missing.
     let mut torn = false;
     loop {
         let now = harm.load(Ordering::SeqCst);

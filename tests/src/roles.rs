@@ -1,4 +1,5 @@
-//! A broker whose calls are made by four users, each of whom may do no more than its access-control file allows.
+//! A broker whose calls are made by four users, each of whom may do no more than its access-control
+//! file allows.
 
 use std::{
     fmt,
@@ -112,7 +113,8 @@ impl Wrapper for RolesBroker {
         }
     }
 
-    /// The dashboard searches, and previews operations; an admin who runs one, and a worker that goes on with it, meet the jobs that move.
+    /// The dashboard searches, and previews operations; an admin who runs one, and a worker that
+    /// goes on with it, meet the jobs that move.
     async fn scan(&self, request: &Scan) -> Result<Scanned> {
         let broker = match (request.includes_moved, &request.after) {
             (false, _) | (true, None) => &self.dashboard,

@@ -1,4 +1,5 @@
-//! Three sentinels that watch over a master and its replica: real processes, which end with the test.
+//! Three sentinels that watch over a master and its replica: real processes, which end with the
+//! test.
 
 use std::{
     collections::HashMap,
@@ -26,12 +27,14 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// Starts two servers that keep nothing on disk, and sentinels that hold a server for dead after this time.
+    /// Starts two servers that keep nothing on disk, and sentinels that hold a server for dead
+    /// after this time.
     pub fn start(kind: Kind, down_after: Duration) -> Sentinels {
         Sentinels::with(kind, down_after, &["--appendonly", "no"])
     }
 
-    /// Starts servers with further options. Ready are they when every sentinel knows the others and a replica in sync.
+    /// Starts servers with further options. Ready are they when every sentinel knows the others and
+    /// a replica in sync.
     ///
     /// # Panics
     /// When they do not find each other in time.
@@ -95,14 +98,15 @@ impl Sentinels {
         1 - self.master()
     }
 
-    /// Has a sentinel fail over while the master is well. The old master takes writes until the sentinels make it a replica, about
-    /// ten seconds later: whoever writes there writes in vain.
+    /// Has a sentinel fail over while the master is well. The old master takes writes until the
+    /// sentinels make it a replica, about ten seconds later: whoever writes there writes in vain.
     pub fn fail_over(&self) -> Promotion {
         self.promote(self.replica(), &[])
     }
 
-    /// A failover that loses nothing, as a careful operator does it: the master stops writes, its replica catches up and is
-    /// promoted, and the old master becomes its replica before it goes on.
+    /// A failover that loses nothing, as a careful operator does it: the master stops writes, its
+    /// replica catches up and is promoted, and the old master becomes its replica before it goes
+    /// on.
     pub fn hand_over(&self) -> Promotion {
         let (old, new) = (self.master(), self.replica());
         let paused: String = self.servers[old].ask(&["CLIENT", "PAUSE", "60000", "WRITE"]).expect("a master can be paused");
@@ -119,8 +123,8 @@ impl Sentinels {
         self.promote(self.replica(), &["COORDINATED"])
     }
 
-    /// Asks a sentinel for a failover, and again when it gave up: on a machine that stalls it finds the replica too quiet, or the
-    /// promotion too slow, and leaves everything as it was.
+    /// Asks a sentinel for a failover, and again when it gave up: on a machine that stalls it finds
+    /// the replica too quiet, or the promotion too slow, and leaves everything as it was.
     fn promote(&self, new: usize, how: &[&str]) -> Promotion {
         let failover = [&["SENTINEL", "FAILOVER", SERVICE], how].concat();
         let mut promoted = None;
@@ -290,15 +294,16 @@ fn config(folder: &Path, master: &str, down_after: Duration) -> Vec<String> {
     vec![path.display().to_string(), "--sentinel".to_owned()]
 }
 
-/// Sentinels that look and talk ten times as often as usual, and are soon themselves again after they stood still.
+/// Sentinels that look and talk ten times as often as usual, and are soon themselves again after
+/// they stood still.
 fn hurry(sentinel: &Server) -> RedisResult<String> {
     let periods = ["info-period", "500", "ping-period", "200", "ask-period", "200", "publish-period", "200"];
     let recovery = ["min-link-reconnect-period", "500", "tilt-trigger", "5000", "tilt-period", "1000"];
     sentinel.ask(&[&["SENTINEL", "DEBUG"], &periods[..], &recovery[..]].concat())
 }
 
-/// Sentinels that know each other talk as often as usual. One that has heard nothing of a promotion for four such periods undoes
-/// it, and on a busy machine a second is soon over.
+/// Sentinels that know each other talk as often as usual. One that has heard nothing of a promotion
+/// for four such periods undoes it, and on a busy machine a second is soon over.
 fn calm(sentinel: &Server) -> RedisResult<String> {
     sentinel.ask(&["SENTINEL", "DEBUG", "publish-period", "2000"])
 }

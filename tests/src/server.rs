@@ -31,7 +31,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The program: named by `cargo xtask test`, or found on the path, or downloaded by an earlier `cargo xtask test`.
+    /// The program: named by `cargo xtask test`, or found on the path, or downloaded by an earlier
+    /// `cargo xtask test`.
     ///
     /// # Panics
     /// When there is none: a test is never skipped silently.
@@ -68,7 +69,8 @@ enum Clock {
     CpuMoved,
 }
 
-/// A running server with a folder of its own. It ends with the test, and with the test's process at the latest.
+/// A running server with a folder of its own. It ends with the test, and with the test's process at
+/// the latest.
 #[derive(Debug)]
 pub struct Server {
     kind: Kind,
@@ -102,8 +104,8 @@ impl Server {
         Server::launched(kind, |_| plain(options))
     }
 
-    /// Starts a server with further options that measures commands by the CPU time that they take, where it can be told to: see
-    /// [`measures_by_cpu`](Server::measures_by_cpu).
+    /// Starts a server with further options that measures commands by the CPU time that they take,
+    /// where it can be told to: see [`measures_by_cpu`](Server::measures_by_cpu).
     ///
     /// # Panics
     /// When it does not answer in time, or there is no C compiler.
@@ -119,7 +121,8 @@ impl Server {
         Server::somewhere(kind, |_| plain(options), Clock::Moved)
     }
 
-    /// Starts a server as [`by_cpu`](Server::by_cpu) whose clock can be [moved](Server::move_clock), too.
+    /// Starts a server as [`by_cpu`](Server::by_cpu) whose clock can be
+    /// [moved](Server::move_clock), too.
     ///
     /// # Panics
     /// As above.
@@ -127,7 +130,8 @@ impl Server {
         Server::somewhere(kind, |_| plain(options), Clock::CpuMoved)
     }
 
-    /// Starts a server whose options depend on its folder or on a choice that may have to be made anew.
+    /// Starts a server whose options depend on its folder or on a choice that may have to be made
+    /// anew.
     ///
     /// # Panics
     /// When it does not answer in time.
@@ -136,7 +140,8 @@ impl Server {
     }
 
     fn somewhere(kind: Kind, options: impl Fn(&Path) -> Vec<String>, clock: Clock) -> Server {
-        // A program that is no test may take the port between the look and the start; then another one is tried.
+        // A program that is no test may take the port between the look and the start; then another
+        // one is tried.
         for _ in 0..10 {
             let folder = folder();
             let options = options(folder.path());
@@ -184,8 +189,9 @@ impl Server {
         self.folder.path()
     }
 
-    /// Whether its slow log and statistics tell the CPU time of commands. They tell how long a clock on the wall went on where it was
-    /// started without [`by_cpu`](Server::by_cpu), or asks the processor for the time.
+    /// Whether its slow log and statistics tell the CPU time of commands. They tell how long a
+    /// clock on the wall went on where it was started without [`by_cpu`](Server::by_cpu), or asks
+    /// the processor for the time.
     ///
     /// # Panics
     /// When the server cannot be reached.
@@ -306,7 +312,8 @@ impl Server {
         })
     }
 
-    /// Waits until a replica has all that the server has answered before this call, whose time it gives. Writes this key for that.
+    /// Waits until a replica has all that the server has answered before this call, whose time it
+    /// gives. Writes this key for that.
     ///
     /// # Panics
     /// When the server cannot be reached, or no replica follows in time.
@@ -323,7 +330,8 @@ impl Server {
         called
     }
 
-    /// Cuts its replicas off, for good: they stay what they are, and lack what is written from now on.
+    /// Cuts its replicas off, for good: they stay what they are, and lack what is written from now
+    /// on.
     ///
     /// # Panics
     /// When the server cannot be reached.
@@ -334,7 +342,8 @@ impl Server {
     }
 
     fn launch(&mut self) -> bool {
-        // A server opens this after its port. Where another has the port, that one answers, and this is never there.
+        // A server opens this after its port. Where another has the port, that one answers, and
+        // this is never there.
         let opened = self.socket();
         let _ = std::fs::remove_file(&opened);
         let mut command = Command::new(self.kind.program());
@@ -391,7 +400,8 @@ fn exchange(port: u16, words: &[&str]) -> std::io::Result<String> {
     Wire::to(port)?.say(words)
 }
 
-/// A connection by which a test reads and changes what a server keeps, with as much patience as a test has.
+/// A connection by which a test reads and changes what a server keeps, with as much patience as a
+/// test has.
 ///
 /// # Panics
 /// When the server is not there.
@@ -401,7 +411,8 @@ pub async fn connect(url: &str) -> redis::aio::MultiplexedConnection {
     client.get_multiplexed_async_connection_with_config(&config).await.expect("the server is there")
 }
 
-/// One server per kind for all tests of a process: each test has a namespace or a queue of its own. It ends with the process.
+/// One server per kind for all tests of a process: each test has a namespace or a queue of its own.
+/// It ends with the process.
 pub fn shared(kind: Kind) -> String {
     static REDIS: OnceLock<Server> = OnceLock::new();
     static VALKEY: OnceLock<Server> = OnceLock::new();
@@ -409,7 +420,8 @@ pub fn shared(kind: Kind) -> String {
     cell.get_or_init(|| Server::with(kind, &["--appendonly", "no", "--enable-debug-command", "local"])).url()
 }
 
-/// Makes a test of each of these functions on every kind of server: `on_servers!(one_case another_case)`.
+/// Makes a test of each of these functions on every kind of server:
+/// `on_servers!(one_case another_case)`.
 #[macro_export]
 macro_rules! on_servers {
     ($($case:ident)*) => {

@@ -70,7 +70,8 @@ impl SqliteFile {
         let path = |name: &str| self.folder.path().join(name);
         for end in ["", "-wal", "-shm"] {
             let (from, to) = (path(&format!("{from}{end}")), path(&format!("{to}{end}")));
-            // What the last broker has merged into the file is not there to be copied, and must not be found by the next.
+            // What the last broker has merged into the file is not there to be copied, and must not
+            // be found by the next.
             if from.exists() {
                 std::fs::copy(from, to).expect("a file can be copied");
             } else {
@@ -103,7 +104,8 @@ impl Storage for SqliteFile {
     }
 }
 
-/// Two wrappers around a broker: one of somebody else's, that passes every call on to ours, and one that counts the calls.
+/// Two wrappers around a broker: one of somebody else's, that passes every call on to ours, and one
+/// that counts the calls.
 #[derive(Debug, Default)]
 pub struct Wrapped(SqliteMemory);
 

@@ -1,4 +1,5 @@
-//! What operators read: a dead letter is one line, whichever way its job died, and an outage is two.
+//! What operators read: a dead letter is one line, whichever way its job died, and an outage is
+//! two.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -91,7 +92,8 @@ async fn every_dead_letter_is_one_line(url: &str, queue: &str) {
         let line = [task, reason, &attempts.to_string(), error].map(str::to_owned);
         expected.insert(job.to_string(), line);
     };
-    // Its process is gone, with a job in its hands; nobody has to wait for the lease of the worker then.
+    // Its process is gone, with a job in its hands; nobody has to wait for the lease of the worker
+    // then.
     let killed = kills_its_process::job().queue(queue).id("killed").enqueue(&client).await.unwrap();
     expect(killed.address(), "kills_its_process", "crashed", 0, "the process that ran it died, or lost the broker");
     die_with_one(client.broker(), queue).await;
@@ -143,7 +145,8 @@ async fn put_junk(broker: &DynBroker, job: &JobAddress) {
     broker.enqueue(&Enqueue::new(job.queue.clone(), name, 1, vec![junk])).await.unwrap();
 }
 
-/// The lines of an outage, and whatever else was said of the broker or of these queues: warnings and worse, but for those of a start.
+/// The lines of an outage, and whatever else was said of the broker or of these queues: warnings
+/// and worse, but for those of a start.
 fn of_the_outage(location: &str, queues: &str) -> Vec<Line> {
     lines(|line| {
         let about = line.field("broker") == location || line.field("queue").starts_with(queues) || line.field("job").starts_with(queues);

@@ -1,4 +1,5 @@
-//! The first lines of the README, word for word, as somebody follows them who has nothing but Rust and a clone.
+//! The first lines of the README, word for word, as somebody follows them who has nothing but Rust
+//! and a clone.
 
 use std::{
     fs,
@@ -22,7 +23,8 @@ fn block<'a>(page: &'a str, language: &str) -> &'a str {
     &page[start..start + length]
 }
 
-/// A folder outside of the workspace with the clone in it, as `queue`. It has the same name in each run, so that a second run builds little.
+/// A folder outside of the workspace with the clone in it, as `queue`. It has the same name in each
+/// run, so that a second run builds little.
 fn folder() -> PathBuf {
     let mut hasher = DefaultHasher::new();
     root().hash(&mut hasher);
@@ -43,7 +45,8 @@ fn profile() -> String {
     manifest[start..end].to_owned()
 }
 
-/// A command of a person who has set nothing up. The versions and the build are those of the workspace: nothing is downloaded.
+/// A command of a person who has set nothing up. The versions and the build are those of the
+/// workspace: nothing is downloaded.
 fn command(program: &str, folder: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(folder).env("CARGO_NET_OFFLINE", "true").env_remove("QUEUE_URL").env_remove("RUSTFLAGS");

@@ -14,7 +14,8 @@ use crate::run::{cargo, root, target};
 /// The libraries whose items the page names.
 const LIBRARIES: [&str; 6] = ["queue_cli", "queue_core", "queue_worker", "queue_dashboard", "queue_outbox", "queue_testing"];
 
-/// The page says of these as a whole what they are: the contract for authors of brokers, and names that are at the root, too.
+/// The page says of these as a whole what they are: the contract for authors of brokers, and names
+/// that are at the root, too.
 const WHOLE: [&str; 2] = ["broker::", "prelude::"];
 
 /// The packages for users that are libraries.
@@ -76,7 +77,8 @@ fn listed(page: &str) -> BTreeSet<String> {
     items.map(|(name, _)| name.to_owned()).filter(|name| !WHOLE.iter().any(|part| name.starts_with(part))).collect()
 }
 
-/// The names in the first columns of the page's tables, each with the module of `queue_core` that the heading above it names.
+/// The names in the first columns of the page's tables, each with the module of `queue_core` that
+/// the heading above it names.
 fn named(page: &str) -> BTreeSet<String> {
     let (mut names, mut module) = (BTreeSet::new(), String::new());
     for line in page.lines() {

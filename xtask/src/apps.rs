@@ -1,4 +1,6 @@
-//! `cargo xtask apps`: builds and runs applications that are workspaces of their own, in `tests/apps`, and tests the adapters of the outbox, in `adapters`. What they need is downloaded the first time.
+//! `cargo xtask apps`: builds and runs applications that are workspaces of their own, in
+//! `tests/apps`, and tests the adapters of the outbox, in `adapters`. What they need is downloaded
+//! the first time.
 
 use std::process::{Command, ExitCode};
 

@@ -13,13 +13,15 @@ use crate::{
 /// Options of `cargo xtask bench`.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The figures to measure, by name or by broker; without a name, all but the long ones and `failover`, which takes some
-    /// twenty minutes. After `designs` or `peers`: those that stand beside ours, or their figures; all of them without a name.
+    /// The figures to measure, by name or by broker; without a name, all but the long ones and
+    /// `failover`, which takes some twenty minutes. After `designs` or `peers`: those that stand
+    /// beside ours, or their figures; all of them without a name.
     names: Vec<String>,
     /// Takes also the figures that take minutes each, or gigabytes of memory.
     #[arg(long)]
     long: bool,
-    /// Writes the numbers to this page, and plots to the folder beside it; what the page had of other figures stays.
+    /// Writes the numbers to this page, and plots to the folder beside it; what the page had of
+    /// other figures stays.
     #[arg(long, value_name = "PAGE")]
     report: Option<PathBuf>,
     /// Measures nothing: the report is written anew from its numbers.
@@ -28,7 +30,8 @@ pub(crate) struct Arguments {
     /// Names the figures and what they measure, and takes none.
     #[arg(long)]
     list: bool,
-    /// Prints one JSON object per figure: `broker`, `name`, `value`, `unit`, `raw`, `ratio`, and what they mean.
+    /// Prints one JSON object per figure: `broker`, `name`, `value`, `unit`, `raw`, `ratio`, and
+    /// what they mean.
     #[arg(long)]
     json: bool,
     /// Paired runs per figure, of which the median is told.
@@ -68,7 +71,8 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     pass_on(&mut command)
 }
 
-/// Time from the promotion of a master to the first start, over 20 failovers of each sort: on Redis, and on Valkey if there is one.
+/// Time from the promotion of a master to the first start, over 20 failovers of each sort: on
+/// Redis, and on Valkey if there is one.
 fn failovers(names: &[String]) -> ExitCode {
     if names.len() > 1 {
         eprintln!("`failover` is measured alone");

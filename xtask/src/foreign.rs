@@ -1,4 +1,5 @@
-//! `cargo xtask foreign`: programs in other languages publish events, and a subscription handles them. Their libraries go to `target/foreign`.
+//! `cargo xtask foreign`: programs in other languages publish events, and a subscription handles
+//! them. Their libraries go to `target/foreign`.
 
 use std::{
     fs,

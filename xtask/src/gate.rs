@@ -1,4 +1,5 @@
-//! `cargo xtask gate`: what a job costs in commands, bytes and allocations, against what was accepted.
+//! `cargo xtask gate`: what a job costs in commands, bytes and allocations, against what was
+//! accepted.
 
 use std::{
     path::Path,

@@ -1,5 +1,7 @@
-//! Everything that CI and a contributor run: `cargo xtask test`, `cargo xtask quick`, `cargo xtask api`, `cargo xtask apps`, `cargo xtask bench`,
-//! `cargo xtask gate`, `cargo xtask faults`, `cargo xtask foreign`, `cargo xtask mutants`, `cargo xtask publish`, `cargo xtask resolve`, `cargo xtask screenshots`.
+//! Everything that CI and a contributor run: `cargo xtask test`, `cargo xtask quick`,
+//! `cargo xtask api`, `cargo xtask apps`, `cargo xtask bench`, `cargo xtask gate`,
+//! `cargo xtask faults`, `cargo xtask foreign`, `cargo xtask mutants`, `cargo xtask publish`,
+//! `cargo xtask resolve`, `cargo xtask screenshots`.
 
 mod api;
 mod apps;
@@ -58,7 +60,8 @@ const EXAMPLES: &str = "Examples:
 enum Command {
     /// Finds the servers that the tests need, then checks and tests what a change needs.
     Test(test::Arguments),
-    /// Tests a change of queue-core: its unit tests, and the conformance suite on one Redis and one SQLite file.
+    /// Tests a change of queue-core: its unit tests, and the conformance suite on one Redis and one
+    /// SQLite file.
     Quick(quick::Arguments),
     /// Compares what is public with `docs/api.md`.
     Api(api::Arguments),
@@ -66,7 +69,8 @@ enum Command {
     Apps,
     /// Measures the queue beside raw Redis, from a release build.
     Bench(bench::Arguments),
-    /// Counts what a job costs in commands, bytes and allocations, and compares it with what was accepted.
+    /// Counts what a job costs in commands, bytes and allocations, and compares it with what was
+    /// accepted.
     Gate(gate::Arguments),
     /// Lets everything fail around real processes, and checks that no promise is broken.
     Faults(faults::Arguments),

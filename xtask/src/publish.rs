@@ -1,4 +1,5 @@
-//! `cargo xtask publish`: sets the repository and the contacts, which are known at publication, and publishes the packages.
+//! `cargo xtask publish`: sets the repository and the contacts, which are known at publication, and
+//! publishes the packages.
 
 use std::{
     fs,
@@ -22,8 +23,8 @@ pub(crate) struct Arguments {
     /// Where violations of the code of conduct are reported: an e-mail address or a URL
     #[arg(long, value_name = "CONTACT")]
     conduct: Option<String>,
-    /// Upload the packages, once the files with the repository and the contacts are committed; without it, they are built and checked
-    /// as an upload would do
+    /// Upload the packages, once the files with the repository and the contacts are committed;
+    /// without it, they are built and checked as an upload would do
     #[arg(long, conflicts_with_all = ["repository", "security", "conduct"])]
     execute: bool,
 }
@@ -93,7 +94,8 @@ fn missing(root: &Path, arguments: &Arguments) -> Vec<&'static str> {
     unknown(arguments).iter().filter(|unknown| unknown.value.is_none() && lacks(unknown)).map(|unknown| unknown.option).collect()
 }
 
-/// Sets the given values, and gives the names of the files that have changed. If a value cannot be one, no file is changed.
+/// Sets the given values, and gives the names of the files that have changed. If a value cannot be
+/// one, no file is changed.
 fn set(root: &Path, arguments: &Arguments) -> Result<Vec<String>, String> {
     let read = |file: &str| fs::read_to_string(root.join(file)).map_err(|error| format!("{file}: {error}"));
     let (mut texts, mut problems) = (Vec::new(), Vec::new());

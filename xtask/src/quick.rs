@@ -1,5 +1,6 @@
-//! `cargo xtask quick`: says within a minute and a half whether a changed line of `queue-core` is right, and within seconds whether a
-//! changed script is: debug builds read Lua and SQL from the sources that `QUEUE_TEST_SOURCES` names.
+//! `cargo xtask quick`: says within a minute and a half whether a changed line of `queue-core` is
+//! right, and within seconds whether a changed script is: debug builds read Lua and SQL from the
+//! sources that `QUEUE_TEST_SOURCES` names.
 
 use std::{fs, path::PathBuf, process::ExitCode, time::Instant};
 
@@ -60,7 +61,8 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// The programs, built again only if a source has changed that is no script: cargo would compile a crate for a changed script too.
+/// The programs, built again only if a source has changed that is no script: cargo would compile a
+/// crate for a changed script too.
 fn programs() -> Option<Vec<(Program, &'static [&'static str])>> {
     let stamp = target().join("xtask").join("quick.json");
     let sources = sources()?;

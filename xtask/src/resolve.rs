@@ -1,5 +1,5 @@
-//! `cargo xtask resolve`: kinds of applications to which the crates can be added. Cargo resolves them and builds nothing; it needs the index of
-//! crates.io.
+//! `cargo xtask resolve`: kinds of applications to which the crates can be added. Cargo resolves
+//! them and builds nothing; it needs the index of crates.io.
 
 use std::{
     fs,
@@ -55,8 +55,9 @@ const KINDS: [Kind; 18] = [
     ),
 ];
 
-/// An application that changes and keeps its lock file: what it depended on, and whether `sqlite` was on; what it depends on then; the command that
-/// the documentation names, or what a build does; what it gets.
+/// An application that changes and keeps its lock file: what it depended on, and whether `sqlite`
+/// was on; what it depends on then; the command that the documentation names, or what a build does;
+/// what it gets.
 type Change = (&'static str, (&'static [&'static str], bool), &'static [&'static str], &'static [&'static str], Rusqlite);
 
 /// What `cargo build` does first.

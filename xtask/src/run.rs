@@ -19,14 +19,14 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Compiles the workspace with the driver of clippy, which lints and compiles at once. `cargo clippy`
-/// only checks, so that a build behind it compiles every crate a second time.
+/// Compiles the workspace with the driver of clippy, which lints and compiles at once.
+/// `cargo clippy` only checks, so that a build behind it compiles every crate a second time.
 pub(crate) fn with_lints(command: &mut Command) -> &mut Command {
     command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver").env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__")
 }
 
-/// Removes what cargo said to us of our own package. The build script of `ring` reads these variables: with other values, it and all
-/// that depends on it are built again.
+/// Removes what cargo said to us of our own package. The build script of `ring` reads these
+/// variables: with other values, it and all that depends on it are built again.
 pub(crate) fn without_our_package(command: &mut Command) {
     let names = std::env::vars_os().map(|(name, _)| name);
     let ours =

@@ -11,10 +11,12 @@ use crate::run::{output, root};
 /// A rotated test runs on one day of this many.
 const PARTS: u64 = 4;
 
-/// The damaged states are so many that each runs on one day of this many, on Redis and four days later on Valkey.
+/// The damaged states are so many that each runs on one day of this many, on Redis and four days
+/// later on Valkey.
 const DAMAGED_PARTS: u64 = 8;
 
-/// Without `--base`, the change is what has come since the newest commit older than this: a clean clone has no other base.
+/// Without `--base`, the change is what has come since the newest commit older than this: a clean
+/// clone has no other base.
 const AGE: Duration = Duration::from_secs(48 * 3600);
 
 /// Tests that rotate: the end of a program's name, and the beginning of a test's name within it.
@@ -33,9 +35,11 @@ const ROTATED: [(&str, &str); 12] = [
     ("dashboard", "chromium::in_chromium_on_sqlite::"),
 ];
 
-/// Sources that only rotated tests run, and these tests, which a change of the sources adds as a whole: `program: part of a test's name`.
+/// Sources that only rotated tests run, and these tests, which a change of the sources adds as a
+/// whole: `program: part of a test's name`.
 ///
-/// What each storage runs, such as a script, belongs to the suites that are never left out: one Redis, also by its full scripts, and one SQLite file.
+/// What each storage runs, such as a script, belongs to the suites that are never left out: one
+/// Redis, also by its full scripts, and one SQLite file.
 const ADDED: [(&str, &[&str]); 11] = [
     ("queue-core/src/redis/connection/cluster.rs", &["conformance: on_redis_cluster::", "conformance: on_valkey_cluster::"]),
     ("queue-core/src/redis/connection/sentinel.rs", &["conformance: on_redis_sentinel::", "conformance: on_valkey_sentinel::"]),
@@ -50,7 +54,8 @@ const ADDED: [(&str, &[&str]); 11] = [
     ("tests/src/browser.rs", &["dashboard: chromium::in_chromium_on_sqlite::"]),
 ];
 
-/// A change of more cases than this would run nearly the whole suite on each storage: they rotate as all others do.
+/// A change of more cases than this would run nearly the whole suite on each storage: they rotate
+/// as all others do.
 const MANY: usize = 100;
 
 /// What a run leaves out and adds.
@@ -112,7 +117,8 @@ impl Selection {
         )
     }
 
-    /// The part of the damaged states that are tried, as `QUEUE_TEST_PART` says it: part `k` of `n` is `k/n`. All of them are for the whole tier.
+    /// The part of the damaged states that are tried, as `QUEUE_TEST_PART` says it: part `k` of `n`
+    /// is `k/n`. All of them are for the whole tier.
     pub(crate) fn part(&self) -> String {
         if self.everything { "0/1".to_owned() } else { format!("{}/{DAMAGED_PARTS}", self.day % DAMAGED_PARTS) }
     }
@@ -143,7 +149,8 @@ impl Selection {
         test.rsplit("::").next().is_some_and(|case| self.cases.contains(case))
     }
 
-    /// Whether the change touches the file of a test of this program, whose sources begin at `source`.
+    /// Whether the change touches the file of a test of this program, whose sources begin at
+    /// `source`.
     pub(crate) fn touches(&self, source: &std::path::Path, test: &str) -> bool {
         let folder = source.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
         let modules: Vec<&str> = test.split("::").collect();
@@ -168,8 +175,8 @@ fn files_of(diff: &str) -> BTreeSet<String> {
     files
 }
 
-/// The cases that a diff without context names: `async fn` before the lines of a change and in lines
-/// that it adds.
+/// The cases that a diff without context names: `async fn` before the lines of a change and in
+/// lines that it adds.
 fn cases_of(diff: &str) -> BTreeSet<String> {
     let named = |text: &str| {
         let name: String =
@@ -287,7 +294,8 @@ mod tests {
         for (program, start) in ROTATED {
             let adds =
                 |suite: &&str| suite.split_once(": ").is_some_and(|(of, part)| of == program && (start.contains(part) || start == "on_"));
-            // Rows rotate only, and what a browser shows is the same on each broker: the whole tier runs all of them.
+            // Rows rotate only, and what a browser shows is the same on each broker: the whole tier
+            // runs all of them.
             assert!(
                 program == "rows" || start.contains("in_chromium_on_redis") || ADDED.iter().flat_map(|(_, suites)| *suites).any(adds),
                 "{program} {start}"

@@ -1,4 +1,5 @@
-//! Finding a Redis, a Valkey, a PostgreSQL and a Chromium to test on, and getting them where they are missing.
+//! Finding a Redis, a Valkey, a PostgreSQL and a Chromium to test on, and getting them where they
+//! are missing.
 
 use std::{
     fs,
@@ -44,7 +45,8 @@ pub(crate) fn redis(install: bool) -> Result<Server, String> {
 /// The oldest version of PostgreSQL that is tested.
 const OLDEST_POSTGRES: u32 = 13;
 
-/// Finds a `postgres` with its `initdb`, and installs one with the system's package manager if it may.
+/// Finds a `postgres` with its `initdb`, and installs one with the system's package manager if it
+/// may.
 pub(crate) fn postgres(install: bool) -> Result<Server, String> {
     if let Some(program) = std::env::var_os("QUEUE_TEST_POSTGRES") {
         return probe_postgres(Path::new(&program)).map_err(|problem| format!("QUEUE_TEST_POSTGRES: {problem}"));
@@ -94,7 +96,8 @@ fn probe_postgres(program: &Path) -> Result<Server, String> {
     Ok(Server { program, version })
 }
 
-/// Finds a Chromium with its driver, for the tests of the dashboard, and installs them with the system's package manager if it may.
+/// Finds a Chromium with its driver, for the tests of the dashboard, and installs them with the
+/// system's package manager if it may.
 pub(crate) fn chromium(install: bool) -> Result<Server, String> {
     let look = || {
         let named = std::env::var_os("QUEUE_TEST_CHROMEDRIVER").map_or_else(|| PathBuf::from("chromedriver"), PathBuf::from);

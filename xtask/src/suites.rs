@@ -1,4 +1,5 @@
-//! Runs the test programs of the workspace, several at a time: most tests wait for servers and processes rather than compute.
+//! Runs the test programs of the workspace, several at a time: most tests wait for servers and
+//! processes rather than compute.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,8 +18,8 @@ use crate::run::{cargo, kill_group, own_group, root, with_lints, without_our_pac
 /// These programs take longest, so they start first.
 const LONGEST: [&str; 9] = ["conformance", "servers", "outages", "dashboard", "cli", "property", "corrupt", "rows", "outbox"];
 
-/// Programs whose tests call a compiler. They run before all others, and report as text: the variable that allows the report in JSON
-/// changes what the compiler says.
+/// Programs whose tests call a compiler. They run before all others, and report as text: the
+/// variable that allows the report in JSON changes what the compiler says.
 pub(crate) const COMPILING: [&str; 2] = ["queue-macros/tests/macros", "tests/readme"];
 
 /// How long one program may take. After that, its output is printed and it is killed.
@@ -27,7 +28,8 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(600);
 /// A program that contains tests.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    /// The folder of its package, and the name of an integration test: `queue-core`, `tests/conformance`.
+    /// The folder of its package, and the name of an integration test: `queue-core`,
+    /// `tests/conformance`.
     pub(crate) name: String,
     pub(crate) path: PathBuf,
     /// The folder of its package, where its tests run.
@@ -171,7 +173,8 @@ impl Program {
         let mut command = self.command(setting);
         let compiles = COMPILING.contains(&&*self.name);
         if !compiles {
-            // The format is not stable; this variable allows it. Nothing else says how long a test took and what it printed.
+            // The format is not stable; this variable allows it. Nothing else says how long a test
+            // took and what it printed.
             command.env("RUSTC_BOOTSTRAP", "1").args(["-Z", "unstable-options", "--format", "json", "--report-time", "--show-output"]);
         }
         if let Some(tests) = tests {
@@ -191,7 +194,8 @@ impl Program {
     }
 }
 
-/// The output of a command that may take this long, and why it failed if it did. Whatever it started is killed at the limit.
+/// The output of a command that may take this long, and why it failed if it did. Whatever it
+/// started is killed at the limit.
 pub(crate) fn bounded(command: &mut Command, limit: Duration) -> std::io::Result<(Vec<String>, Option<String>)> {
     let mut child = own_group(command.stdout(Stdio::piped()).stderr(Stdio::piped())).spawn()?;
     let mut guard = guard(child.id())?;

@@ -1,6 +1,8 @@
-//! `cargo xtask test`: the checks that a change needs, and a summary. What is too slow for each change is in [`whole`].
+//! `cargo xtask test`: the checks that a change needs, and a summary. What is too slow for each
+//! change is in [`whole`].
 //!
-//! Everything is compiled before the first test runs: a compiler beside a test that waits makes it late.
+//! Everything is compiled before the first test runs: a compiler beside a test that waits makes it
+//! late.
 
 use std::{fs, path::PathBuf, process::ExitCode, thread, time::Instant};
 
@@ -26,13 +28,15 @@ const RETRIED: usize = 3;
 /// Options of `cargo xtask test`.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Installs what is missing (redis-server, postgresql, chromium) with the system's package manager, even when not root.
+    /// Installs what is missing (redis-server, postgresql, chromium) with the system's package
+    /// manager, even when not root.
     #[arg(long)]
     install: bool,
     /// Fails when there is no server of these kinds to test on.
     #[arg(long, value_delimiter = ',', value_name = "KINDS")]
     require: Vec<Kind>,
-    /// The change is what has come since this commit. Default: the newest commit older than 48 hours
+    /// The change is what has come since this commit. Default: the newest commit older than 48
+    /// hours
     #[arg(long, value_name = "COMMIT")]
     base: Option<String>,
     /// Selects the rotated tests of this day (YYYY-MM-DD). Default: today
@@ -97,7 +101,8 @@ impl Servers {
         servers
     }
 
-    /// Variables that say where they are, and arguments that skip the tests without one: each has the kind in its name.
+    /// Variables that say where they are, and arguments that skip the tests without one: each has
+    /// the kind in its name.
     pub(crate) fn setting(&self) -> (Vec<(String, String)>, Vec<String>) {
         let (mut variables, mut skipped) = (Vec::new(), Vec::new());
         for (kind, server) in &self.0 {
@@ -208,7 +213,8 @@ struct AllRan {
     gate: Option<PathBuf>,
 }
 
-/// Runs the programs: those that compile first, then all others, then once more those tests that were only slow.
+/// Runs the programs: those that compile first, then all others, then once more those tests that
+/// were only slow.
 fn run(built: &Built, arguments: &Arguments, selection: &Selection, setting: &Setting<'_>, summary: &mut Summary) -> AllRan {
     let mut chosen = match choose(built, &arguments.only, selection, setting) {
         Ok(chosen) => chosen,
@@ -301,7 +307,8 @@ fn part_of<'a>(only: &'a str, program: &str) -> Option<&'a str> {
     program.contains(name).then_some(test)
 }
 
-/// Runs tests whose waits were only slow once more, alone, unless there are many of them or the change touches them.
+/// Runs tests whose waits were only slow once more, alone, unless there are many of them or the
+/// change touches them.
 fn retry(programs: &mut [Ran], selection: &Selection, setting: &Setting<'_>) -> Vec<(String, Test, Test)> {
     let mut flaky = Vec::new();
     let slow: usize = programs.iter().map(|ran| ran.count(Outcome::Slow)).sum();

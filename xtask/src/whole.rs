@@ -1,4 +1,5 @@
-//! `cargo xtask test --whole`: every check there is, in slices. Results are appended to a file, from which a page is made.
+//! `cargo xtask test --whole`: every check there is, in slices. Results are appended to a file,
+//! from which a page is made.
 
 use std::{
     collections::BTreeMap,
@@ -54,7 +55,8 @@ const SOAKED: &str = "1000000";
 /// Rows that a relay meets that has idled on an empty table.
 const BACKLOG: &str = "100000";
 
-/// Orders of a part whose processes and server are killed while jobs pay them, and the places of the parts. Together they are a million.
+/// Orders of a part whose processes and server are killed while jobs pay them, and the places of
+/// the parts. Together they are a million.
 const EFFECTS: &str = "100000";
 const EFFECTS_IN: [(&str, usize); 4] = [
     ("on_postgres::on_redis::effects_are_commits_whatever_is_killed", 3),
@@ -321,7 +323,8 @@ fn fuzz() -> Ended {
     run(build.env("CARGO_TARGET_DIR", crate::run::target().join("fuzz")).env("RUSTFLAGS", "--cfg fuzzing").env_remove("CARGO"))
 }
 
-/// What is stored does not depend on the features of serde_json that another crate of a program turns on.
+/// What is stored does not depend on the features of serde_json that another crate of a program
+/// turns on.
 fn serde_json(setting: &Setting<'_>) -> Ended {
     let features = "serde_json/arbitrary_precision,serde_json/preserve_order,serde_json/float_roundtrip";
     let mut test = cargo();

@@ -1,4 +1,5 @@
-//! What both databases have in common. It is compiled once for each: `super` has its types and its statements.
+//! What both databases have in common. It is compiled once for each: `super` has its types and its
+//! statements.
 
 use std::{
     fmt,
@@ -26,11 +27,13 @@ pub(super) async fn open(pool: &Pool<Db>, schema: &str) -> Result<Outbox> {
 
 /// Stores a job in an outbox: a `Job`, a `RawJob`, or a `Publication`.
 pub trait EnqueueIn: Outgoing + Send + Sized {
-    /// Stores it in the transaction. If the transaction rolls back, it is never enqueued. If it commits, a relay submits it until the broker has answered.
+    /// Stores it in the transaction. If the transaction rolls back, it is never enqueued. If it
+    /// commits, a relay submits it until the broker has answered.
     ///
     /// # Errors
-    /// [`Error::Queue`] for a job that cannot be enqueued; [`Error::OtherDatabase`], [`Error::Full`], [`Error::NoTables`], [`Error::TooNew`];
-    /// [`Error::Database`]. Roll the transaction back, or the data is stored without the job.
+    /// [`Error::Queue`] for a job that cannot be enqueued; [`Error::OtherDatabase`],
+    /// [`Error::Full`], [`Error::NoTables`], [`Error::TooNew`]; [`Error::Database`]. Roll the
+    /// transaction back, or the data is stored without the job.
     fn enqueue_in(self, outbox: &Outbox, tx: &mut Transaction<'_, Db>) -> impl Future<Output = Result<JobAddress>> + Send;
 }
 
@@ -46,8 +49,8 @@ impl<J: Outgoing + Send> EnqueueIn for J {
 
 /// Stores an event in an outbox.
 pub trait PublishIn: Event + Sized {
-    /// Stores it in the transaction. If the transaction rolls back, it is never published. An event with options is stored by
-    /// [`enqueue_in`](EnqueueIn::enqueue_in) of its `Publication`.
+    /// Stores it in the transaction. If the transaction rolls back, it is never published. An event
+    /// with options is stored by [`enqueue_in`](EnqueueIn::enqueue_in) of its `Publication`.
     ///
     /// # Errors
     /// Those of [`enqueue_in`](EnqueueIn::enqueue_in).
@@ -60,7 +63,8 @@ impl<E: Event> PublishIn for E {}
 
 /// Stores many jobs in an outbox.
 pub trait EnqueueAllIn: Sized {
-    /// Stores them in the transaction, in PostgreSQL with one statement for up to 1,000. If one of them cannot be enqueued, none is inserted.
+    /// Stores them in the transaction, in PostgreSQL with one statement for up to 1,000. If one of
+    /// them cannot be enqueued, none is inserted.
     ///
     /// # Errors
     /// Those of [`enqueue_in`](EnqueueIn::enqueue_in).
@@ -73,7 +77,8 @@ impl<I: IntoIterator<Item: Outgoing>> EnqueueAllIn for I {
         let rows = outbox.is_in(DIALECT).and_then(|()| self.into_iter().map(|job| outbox.prepare(job)).collect::<Result<Vec<_>>>());
         async move {
             let rows = rows?;
-            // A savepoint: all of them or none, even if the caller commits after an error. Dropped, it is rolled back.
+            // A savepoint: all of them or none, even if the caller commits after an error. Dropped,
+            // it is rolled back.
             let mut savepoint = Acquire::begin(&mut *tx).await.map_err(failed)?;
             for piece in adapter::pieces(&rows) {
                 insert_many(outbox, &mut savepoint, piece).await?;
@@ -84,7 +89,8 @@ impl<I: IntoIterator<Item: Outgoing>> EnqueueAllIn for I {
     }
 }
 
-/// The transaction of a run, which [`begin`](Commit::begin) has begun. It dereferences to that of sqlx: execute with `&mut **tx`. Dropped, it is rolled back.
+/// The transaction of a run, which [`begin`](Commit::begin) has begun. It dereferences to that of
+/// sqlx: execute with `&mut **tx`. Dropped, it is rolled back.
 pub struct JobTransaction {
     tx: Transaction<'static, Db>,
     outbox: Outbox,
@@ -112,32 +118,39 @@ impl fmt::Debug for JobTransaction {
     }
 }
 
-/// Commits the effects of a job together with its ending: for tasks that return [`Done`]. Their effects happen once, wherever a process crashes. The module has an
-/// example.
+/// Commits the effects of a job together with its ending: for tasks that return [`Done`]. Their
+/// effects happen once, wherever a process crashes. The module has an example.
 pub trait Commit {
-    /// Begins the transaction, in SQLite with `BEGIN IMMEDIATE`. Execute in it what shall happen once, and nothing that ends it.
+    /// Begins the transaction, in SQLite with `BEGIN IMMEDIATE`. Execute in it what shall happen
+    /// once, and nothing that ends it.
     ///
     /// # Errors
-    /// [`Error::OtherDatabase`] for an outbox of another kind of database; in SQLite [`Error::Synchronous`], [`Error::Attached`]; [`Error::Database`].
+    /// [`Error::OtherDatabase`] for an outbox of another kind of database; in SQLite
+    /// [`Error::Synchronous`], [`Error::Attached`]; [`Error::Database`].
     fn begin(&self, outbox: &Outbox, pool: &Pool<Db>) -> impl Future<Output = Result<JobTransaction>> + Send;
 
-    /// The same by another statement, such as `BEGIN ISOLATION LEVEL SERIALIZABLE` in PostgreSQL. `REPEATABLE READ` and `SERIALIZABLE` add serialization failures
-    /// (SQLSTATE 40001): begin again in the task, or return the error to have the job retried.
+    /// The same by another statement, such as `BEGIN ISOLATION LEVEL SERIALIZABLE` in PostgreSQL.
+    /// `REPEATABLE READ` and `SERIALIZABLE` add serialization failures (SQLSTATE 40001): begin
+    /// again in the task, or return the error to have the job retried.
     ///
     /// # Errors
     /// Those of [`begin`](Self::begin).
     fn begin_with(&self, outbox: &Outbox, pool: &Pool<Db>, statement: &'static str) -> impl Future<Output = Result<JobTransaction>> + Send;
 
-    /// Commits the effects, and that the job is done with this result. The handle of the job returns the result if the job is kept.
+    /// Commits the effects, and that the job is done with this result. The handle of the job
+    /// returns the result if the job is kept.
     ///
     /// # Errors
-    /// [`Error::OtherTask`], [`Error::NotOfWorker`], [`Error::CommittedTwice`], [`Error::LeaseLost`], [`Error::CommittedElsewhere`], [`Error::OtherDatabase`],
-    /// [`Error::TooNew`], [`Error::NoTables`], [`Error::Ended`], [`Error::Attached`]: the transaction is rolled back. After [`Error::Database`] it may have committed.
-    /// Return the error from the task: the worker looks up whether the job has committed.
+    /// [`Error::OtherTask`], [`Error::NotOfWorker`], [`Error::CommittedTwice`],
+    /// [`Error::LeaseLost`], [`Error::CommittedElsewhere`], [`Error::OtherDatabase`],
+    /// [`Error::TooNew`], [`Error::NoTables`], [`Error::Ended`], [`Error::Attached`]: the
+    /// transaction is rolled back. After [`Error::Database`] it may have committed. Return the
+    /// error from the task: the worker looks up whether the job has committed.
     fn commit<T: Serialize + DeserializeOwned + Send>(&self, tx: JobTransaction, result: T)
     -> impl Future<Output = Result<Done<T>>> + Send;
 
-    /// Commits the effects of this round of the job. The next one starts after this time, as with `Outcome::Repeat`.
+    /// Commits the effects of this round of the job. The next one starts after this time, as with
+    /// `Outcome::Repeat`.
     ///
     /// # Errors
     /// Those of [`commit`](Self::commit).

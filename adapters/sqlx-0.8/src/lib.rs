@@ -1,6 +1,8 @@
-//! Enqueues jobs in a transaction of sqlx 0.8, and commits the effects of a job together with its ending: [`postgres`] or [`sqlite`], by the feature of the same name.
+//! Enqueues jobs in a transaction of sqlx 0.8, and commits the effects of a job together with its
+//! ending: [`postgres`] or [`sqlite`], by the feature of the same name.
 //!
-//! The relay has a connection of its own: [`Relay::postgres(url)`](Relay) or [`Relay::sqlite(path)`](Relay).
+//! The relay has a connection of its own: [`Relay::postgres(url)`](Relay) or
+//! [`Relay::sqlite(path)`](Relay).
 
 #[cfg(feature = "postgres")]
 pub mod postgres;

@@ -16,7 +16,8 @@
 //! }
 //! ```
 //!
-//! A nested transaction is only a savepoint, whose effects may still be rolled back. It does not compile:
+//! A nested transaction is only a savepoint, whose effects may still be rolled back. It does not
+//! compile:
 //!
 //! ```compile_fail,E0308
 //! # use queue_core::JobContext;
@@ -62,8 +63,9 @@ pub async fn open_in(pool: &PgPool, schema: &str) -> Result<Outbox> {
     adapter::open(pool, schema).await
 }
 
-/// Wakes the relays of all processes, after a commit: those of this process at once, those of others by `pg_notify`, at most every 10 ms. It reports no error: without
-/// it, an idle relay finds the rows at its next poll, after 0.75 to 1.25 s.
+/// Wakes the relays of all processes, after a commit: those of this process at once, those of
+/// others by `pg_notify`, at most every 10 ms. It reports no error: without it, an idle relay finds
+/// the rows at its next poll, after 0.75 to 1.25 s.
 pub async fn notify(outbox: &Outbox, pool: &PgPool) {
     outbox.wake();
     if let Some(sql) = outbox.notify_sql().filter(|_| outbox.may_notify()) {

@@ -1,4 +1,5 @@
-//! The layer below the adapter, which any database library can use: this is the example of docs/transactions.md.
+//! The layer below the adapter, which any database library can use: this is the example of
+//! docs/transactions.md.
 
 use queue_core::prelude::*;
 use queue_outbox::{Dialect, Outbox};

@@ -18,11 +18,12 @@ use crate::{
 const FILLERS: usize = 256;
 /// Jobs that a bulk call is given at once.
 const CHUNK: usize = 10_000;
-/// The longest wait for jobs that should run. Programs of other projects' queues are built with this crate, and not with ours.
+/// The longest wait for jobs that should run. Programs of other projects' queues are built with
+/// this crate, and not with ours.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
-/// The whole of a contender's program: carries out the command of its arguments. It ends the process: what a worker still has on
-/// other threads is not waited for.
+/// The whole of a contender's program: carries out the command of its arguments. It ends the
+/// process: what a worker still has on other threads is not waited for.
 pub async fn main<C: Contender>() -> ! {
     let done = run::<C>(&std::env::args().skip(1).collect::<Vec<_>>()).await;
     if let Err(error) = &done {
@@ -31,7 +32,8 @@ pub async fn main<C: Contender>() -> ! {
     std::process::exit(i32::from(done.is_err()))
 }
 
-/// Carries out one command, and prints what it gives: the arguments are the URL, the command and its own arguments.
+/// Carries out one command, and prints what it gives: the arguments are the URL, the command and
+/// its own arguments.
 pub async fn run<C: Contender>(arguments: &[String]) -> Result<(), Error> {
     println!("{}", command::<C>(arguments).await?);
     Ok(())
@@ -144,7 +146,8 @@ async fn latency<C: Contender>(contender: C, time: Duration) -> Result<Value, Er
         } else {
             millis.push(ms);
         }
-        // Of random length, and up to twice as long as it took: a contender that polls is not met in step with its polls.
+        // Of random length, and up to twice as long as it took: a contender that polls is not met
+        // in step with its polls.
         pause_ms = f64::max(4.0, (pause_ms + 2.0 * ms) / 2.0);
         tokio::time::sleep(Duration::from_secs_f64(fastrand::f64() * pause_ms / 1e3)).await;
     }

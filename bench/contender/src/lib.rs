@@ -1,8 +1,9 @@
-//! What is the same for everything that the bench measures side by side: our queue, the designs that it grew out of, and other
-//! projects' queues.
+//! What is the same for everything that the bench measures side by side: our queue, the designs
+//! that it grew out of, and other projects' queues.
 //!
-//! A contender implements [`Contender`]: enqueue, and work. Its program calls [`main`], which carries out one command of the
-//! bench, with the same jobs, producers and clocks for all, and prints one JSON object as its last line:
+//! A contender implements [`Contender`]: enqueue, and work. Its program calls [`main`], which
+//! carries out one command of the bench, with the same jobs, producers and clocks for all, and
+//! prints one JSON object as its last line:
 //!
 //! | command | what it does |
 //! |---|---|
@@ -49,7 +50,8 @@ pub trait Contender: Clone + Send + Sync + Sized + 'static {
     /// Connects to the server, or opens the file, that the URL names. Each process does so once.
     fn connect(url: &str) -> impl Future<Output = Result<Self, Error>> + Send;
 
-    /// Enqueues one job, to run at once or at a time in milliseconds since 1970, and waits until it is stored.
+    /// Enqueues one job, to run at once or at a time in milliseconds since 1970, and waits until it
+    /// is stored.
     fn enqueue(&self, payload: String, due_ms: Option<u64>) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// Enqueues many at once, as fast as it can. Without a call for that, it need not be there.
@@ -57,6 +59,7 @@ pub trait Contender: Clone + Send + Sync + Sized + 'static {
         async move { Err(format!("{} jobs at once, but there is no bulk call", payloads.len()).into()) }
     }
 
-    /// Works, up to `concurrency` jobs at once, until the process ends. Each payload goes to [`Jobs::run`].
+    /// Works, up to `concurrency` jobs at once, until the process ends. Each payload goes to
+    /// [`Jobs::run`].
     fn work(&self, concurrency: usize, jobs: Arc<Jobs>) -> impl Future<Output = Result<(), Error>> + Send;
 }

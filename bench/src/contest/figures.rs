@@ -19,8 +19,8 @@ type Measurement = for<'a> fn(Arc<Contestant>, String, Option<&'a Server>) -> Bo
 /// A figure of a contestant, if it can be taken of it.
 type Kind = fn(&Arc<Contestant>) -> Option<Figure>;
 
-/// Every figure of these, those of one kind together: so all are taken within minutes of each other. The names are those of our
-/// own figures where they mean the same.
+/// Every figure of these, those of one kind together: so all are taken within minutes of each
+/// other. The names are those of our own figures where they mean the same.
 pub(crate) fn figures(contestants: &[Contestant]) -> Vec<Figure> {
     let contestants: Vec<Arc<Contestant>> = contestants.iter().cloned().map(Arc::new).collect();
     let kinds: [Kind; 9] = [process, process_c64, enqueue_c50, enqueue_all, memory, server_us, latency, lateness, death];

@@ -1,8 +1,10 @@
-//! What is measured side by side: our queue, the designs that it grew out of, and other projects' queues.
+//! What is measured side by side: our queue, the designs that it grew out of, and other projects'
+//! queues.
 //!
-//! Each is a program that carries out the same commands ([`queue_contender`]) in processes of its own, on a server of its own:
-//! none sees the connections, the caches or the leftovers of another. The designs and our queue are parts of this program; the
-//! others are packages of their own in `bench/peers`, which `cargo xtask bench peers` builds.
+//! Each is a program that carries out the same commands ([`queue_contender`]) in processes of its
+//! own, on a server of its own: none sees the connections, the caches or the leftovers of another.
+//! The designs and our queue are parts of this program; the others are packages of their own in
+//! `bench/peers`, which `cargo xtask bench peers` builds.
 
 mod figures;
 mod killed;
@@ -44,8 +46,8 @@ const PEERS: [(&str, Store); 8] = [
 /// The part of a child of this program that carries out commands.
 pub(crate) const PART: &str = "contender";
 
-/// The figures of a group, `designs` or `peers`, beside ours. Further names leave out those that none of them names, be it by
-/// contestant or by figure; ours stay.
+/// The figures of a group, `designs` or `peers`, beside ours. Further names leave out those that
+/// none of them names, be it by contestant or by figure; ours stay.
 pub(crate) async fn chosen(group: &str, names: &[String], peers: &[String]) -> Result<Vec<Figure>, Error> {
     let mut contestants = vec![Contestant::own(OURS).await?];
     if group == "designs" {

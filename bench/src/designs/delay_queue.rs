@@ -1,7 +1,8 @@
 //! A delay queue that every consumer looks at once a second.
 //!
-//! Every step is atomic, and any order of steps leaves the queue correct; so any number of consumers do them without locks.
-//! Enqueueing is three calls that are not. A message is gone with its TTL, even while it waits, or when its retries are used up.
+//! Every step is atomic, and any order of steps leaves the queue correct; so any number of
+//! consumers do them without locks. Enqueueing is three calls that are not. A message is gone with
+//! its TTL, even while it waits, or when its retries are used up.
 
 use std::{
     sync::{Arc, LazyLock},
@@ -79,7 +80,8 @@ impl Contender for DelayQueue {
 }
 
 impl DelayQueue {
-    /// Takes one message after the other, in as many tasks as jobs may run at once, until there is none.
+    /// Takes one message after the other, in as many tasks as jobs may run at once, until there is
+    /// none.
     async fn handle_all(&self, list: &'static str, concurrency: usize, jobs: &Arc<Jobs>) -> Result<(), Error> {
         let consumers = (0..concurrency).map(|_| tokio::spawn(handle(self.0.clone(), list, jobs.clone())));
         for ended in try_join_all(consumers).await? {

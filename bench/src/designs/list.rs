@@ -1,7 +1,8 @@
 //! A list with an acknowledging pop: two scripts.
 //!
-//! A pop also gives back at most one message whose time is over. A late acknowledgement removes the entry of the next holder,
-//! nothing counts how often a message comes back, and nobody is told that there is one.
+//! A pop also gives back at most one message whose time is over. A late acknowledgement removes the
+//! entry of the next holder, nothing counts how often a message comes back, and nobody is told that
+//! there is one.
 
 use std::sync::{Arc, LazyLock};
 

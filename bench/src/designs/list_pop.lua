@@ -1,6 +1,6 @@
--- Take a message, and give one back first whose time is over. Returns the message, or nil.
--- KEYS[1] queue (LIST)  KEYS[2] backup (ZSET: id, ms of its pop)  KEYS[3] context (HASH: id, message)
--- ARGV[1] now_ms, by the caller's clock  ARGV[2] timeout_ms
+-- Take a message, and give one back first whose time is over. Returns the message, or nil. KEYS[1]
+-- queue (LIST) KEYS[2] backup (ZSET: id, ms of its pop) KEYS[3] context (HASH: id, message) ARGV[1]
+-- now_ms, by the caller's clock ARGV[2] timeout_ms
 local late = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[1] - ARGV[2], 'LIMIT', 0, 1)[1]
 if late then
   redis.call('ZREM', KEYS[2], late)

@@ -7,10 +7,11 @@
 //! | c | a delay queue of sorted sets and lists that is looked at once a second | `delay_queue.rs` |
 //! | d | a stream with a consumer group | `streams.rs` |
 //!
-//! Each is as its users know it, with its gaps, and as fast as it can be without becoming another: one connection that carries
-//! the commands of all tasks, scripts called by their hash, as many tasks as jobs may run at once. Where a design polls for new
-//! work without saying how often, it does so every ten milliseconds. What was taken and not finished is given to others after
-//! 30 seconds, which is how long a lease of ours lasts.
+//! Each is as its users know it, with its gaps, and as fast as it can be without becoming another:
+//! one connection that carries the commands of all tasks, scripts called by their hash, as many
+//! tasks as jobs may run at once. Where a design polls for new work without saying how often, it
+//! does so every ten milliseconds. What was taken and not finished is given to others after 30
+//! seconds, which is how long a lease of ours lasts.
 
 mod delay_queue;
 mod list;

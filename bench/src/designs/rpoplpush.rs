@@ -1,8 +1,10 @@
-//! RPOPLPUSH to a list of what is being processed, and a monitor that gives back what stays there too long.
+//! RPOPLPUSH to a list of what is being processed, and a monitor that gives back what stays there
+//! too long.
 //!
-//! The monitor walks the list without popping from it, as a monitor that dies must not take a message along. Between its look and
-//! its move the worker may finish: then its LREM removes nothing, and it takes the message out of both lists again, which still
-//! races when the queue is nearly empty. There must be one monitor: the worker that holds a lock.
+//! The monitor walks the list without popping from it, as a monitor that dies must not take a
+//! message along. Between its look and its move the worker may finish: then its LREM removes
+//! nothing, and it takes the message out of both lists again, which still races when the queue is
+//! nearly empty. There must be one monitor: the worker that holds a lock.
 
 use std::{
     collections::HashMap,

@@ -1,7 +1,8 @@
 //! A stream with a consumer group.
 //!
-//! What was read and not acknowledged in time is found page by page and claimed; of several that claim it one wins. A cleaner
-//! trims what was there at its last visit, handled or not. There are no retry counts, no delays and no dead letters.
+//! What was read and not acknowledged in time is found page by page and claimed; of several that
+//! claim it one wins. A cleaner trims what was there at its last visit, handled or not. There are
+//! no retry counts, no delays and no dead letters.
 
 use std::{
     sync::{Arc, LazyLock},
@@ -114,7 +115,8 @@ impl Consumer {
     }
 
     async fn handle(mut self, (id, fields): Entry, slot: OwnedSemaphorePermit) -> Result<(), Error> {
-        // The fields are a name and a value. A trimmed entry has none, and is acknowledged to be rid of it.
+        // The fields are a name and a value. A trimmed entry has none, and is acknowledged to be
+        // rid of it.
         if let Some(body) = fields.as_deref().and_then(|fields| fields.get(1)) {
             self.jobs.run(body).await;
         }

@@ -1,4 +1,5 @@
-//! What must not happen when much comes at once: a server that stands still for others, and memory without a bound.
+//! What must not happen when much comes at once: a server that stands still for others, and memory
+//! without a bound.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -100,7 +101,8 @@ async fn big_payloads(server: &Server) -> Readings {
     ])
 }
 
-/// What a turn gives that asks for 256 jobs: how many, and bytes. They are taken, and not given back.
+/// What a turn gives that asks for 256 jobs: how many, and bytes. They are taken, and not given
+/// back.
 async fn largest_answer(client: &Client) -> Result<(usize, usize), Error> {
     use queue_core::broker::{ProcessId, Register, Turn};
     let lease = Duration::from_secs(600);

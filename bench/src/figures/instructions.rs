@@ -1,4 +1,5 @@
-//! How much the longest script does, counted in instructions: no machine that lets others have the processor adds to them.
+//! How much the longest script does, counted in instructions: no machine that lets others have the
+//! processor adds to them.
 
 use std::{
     path::Path,
@@ -37,7 +38,8 @@ const LANES: usize = 8_001;
 /// Longer than anything takes, on a server that counts.
 const LEASE: Duration = Duration::from_secs(3600);
 
-/// Most jobs that a worker claims in one turn, and most that it hands in, if they are done and not kept.
+/// Most jobs that a worker claims in one turn, and most that it hands in, if they are done and not
+/// kept.
 const MOST: usize = 256;
 
 /// A kind of endings, and how many of them a worker hands in in one turn.

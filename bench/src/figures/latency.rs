@@ -86,7 +86,8 @@ async fn half_load(server: &Server) -> Readings {
     let begun = Instant::now();
     enqueue::produce(&client, 50, 50_000).await?;
     let rate = drain(&running, begun, 50_000).await? / 2.0;
-    // As many each millisecond as that rate means, each by a task of its own, whether or not those before have been stored.
+    // As many each millisecond as that rate means, each by a task of its own, whether or not those
+    // before have been stored.
     let mut ticks = tokio::time::interval(Duration::from_millis(1));
     let begun = Instant::now();
     let mut sent = 0;

@@ -1,4 +1,5 @@
-//! What limits cost, and how exactly they hold: many keys of which one job runs at once, and a rate.
+//! What limits cost, and how exactly they hold: many keys of which one job runs at once, and a
+//! rate.
 
 use std::{
     path::Path,
@@ -117,7 +118,8 @@ async fn on_sqlite(folder: &Path) -> Readings {
     drained(&url(&folder.join("limited.db")), n, usual).await
 }
 
-/// Jobs per second of one worker that drains `n` jobs with limits, beside `usual`; and whether the limit held.
+/// Jobs per second of one worker that drains `n` jobs with limits, beside `usual`; and whether the
+/// limit held.
 async fn drained(url: &str, n: usize, usual: f64) -> Readings {
     let client = Client::connect(url).await?;
     client.enqueue_all((0..n).map(|number| limited::job((number % KEYS) as u64, hundred_bytes()))).await?;

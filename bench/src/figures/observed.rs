@@ -1,4 +1,5 @@
-//! What it costs to be observed: metrics for Prometheus, and a span for each run. It needs the feature `observed`.
+//! What it costs to be observed: metrics for Prometheus, and a span for each run. It needs the
+//! feature `observed`.
 
 use std::{
     net::Ipv4Addr,

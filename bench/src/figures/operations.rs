@@ -1,4 +1,5 @@
-//! What is done to all jobs that match: how fast, for how long a step keeps the server to itself, and how much a worker at full speed is slowed down beside it.
+//! What is done to all jobs that match: how fast, for how long a step keeps the server to itself,
+//! and how much a worker at full speed is slowed down beside it.
 
 use std::time::{Duration, Instant};
 
@@ -66,11 +67,13 @@ async fn bulk_changes(server: &Server) -> Readings {
 /// In a build that is not optimized the figure is a test that it can be taken.
 const SMALLER: usize = if cfg!(debug_assertions) { 20 } else { 1 };
 
-/// Jobs that the operation may change beside the worker, and those that wait for the worker: neither comes to an end within five spans.
+/// Jobs that the operation may change beside the worker, and those that wait for the worker:
+/// neither comes to an end within five spans.
 const OTHERS: usize = JOBS / SMALLER;
 const WAITING: usize = 3_000_000 / SMALLER;
 
-/// The worker is measured for this long without the operation, twice with it, and once more without it. What it does in the span before that does not count: it begins then.
+/// The worker is measured for this long without the operation, twice with it, and once more without
+/// it. What it does in the span before that does not count: it begins then.
 const SPAN: Duration = Duration::from_secs(1);
 
 async fn beside_a_worker(server: &Server) -> Readings {
@@ -109,7 +112,8 @@ async fn beside_a_worker(server: &Server) -> Readings {
     Ok(readings)
 }
 
-/// Jobs per second of a worker at full speed for some time, in which the operation takes its steps, with the rests that it takes of its own.
+/// Jobs per second of a worker at full speed for some time, in which the operation takes its steps,
+/// with the rests that it takes of its own.
 async fn span(running: &Running, run: Option<&mut RunOperation>) -> Result<f64, Error> {
     let (before, begun) = (running.counter.seen(), Instant::now());
     match run {

@@ -1,4 +1,5 @@
-//! What the outbox costs in a database of an application, beside the same statements by hand in the same run.
+//! What the outbox costs in a database of an application, beside the same statements by hand in the
+//! same run.
 
 use std::time::{Duration, Instant};
 
@@ -245,7 +246,8 @@ impl Bed {
         }
     }
 
-    /// A row by a prepared statement: ours, with the values of a job, or that by hand. PostgreSQL alone.
+    /// A row by a prepared statement: ours, with the values of a job, or that by hand. PostgreSQL
+    /// alone.
     async fn prepared(&mut self, is_ours: bool) -> Result<(), Error> {
         let Database::Postgres { client, one, ours, .. } = &mut self.database else { return Ok(()) };
         let tx = client.transaction().await?;

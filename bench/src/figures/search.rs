@@ -1,4 +1,5 @@
-//! How fast a search goes through a million jobs, for how long it keeps the server to itself, and how soon a page comes from the middle of them.
+//! How fast a search goes through a million jobs, for how long it keeps the server to itself, and
+//! how soon a page comes from the middle of them.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! Events of a topic, beside a stream with a consumer group by hand: `XADD`, `XREADGROUP` and `XACK`, without retries and dead letters.
+//! Events of a topic, beside a stream with a consumer group by hand: `XADD`, `XREADGROUP` and
+//! `XACK`, without retries and dead letters.
 
 use std::{
     sync::Arc,
@@ -172,7 +173,8 @@ async fn publish(server: &Server) -> Readings {
     Ok(readings)
 }
 
-/// Events per second of `producers`, each of which awaits the answer to one event before it publishes the next.
+/// Events per second of `producers`, each of which awaits the answer to one event before it
+/// publishes the next.
 async fn published<F: Future<Output = Result<(), Error>> + Send>(producers: usize, one: impl Fn() -> F) -> Result<f64, Error> {
     let each = if producers == 1 { EVENTS / 5 } else { EVENTS / producers };
     let begun = Instant::now();
@@ -207,7 +209,8 @@ async fn consume(server: &Server) -> Readings {
     Ok(readings)
 }
 
-/// Events per second that one worker with `subscriptions` functions handles of a log of `n` events that are there already.
+/// Events per second that one worker with `subscriptions` functions handles of a log of `n` events
+/// that are there already.
 async fn handled(server: &Server, subscriptions: usize, n: usize) -> Result<f64, Error> {
     server.flush()?;
     let client = Client::connect(&server.url()).await?;
@@ -314,7 +317,8 @@ async fn catch_up(server: &Server) -> Readings {
     ])
 }
 
-/// Of the events that are published at 1,000 a second for three seconds: how many percent start within 20 ms; beside a subscription that catches up, or not.
+/// Of the events that are published at 1,000 a second for three seconds: how many percent start
+/// within 20 ms; beside a subscription that catches up, or not.
 async fn in_time(server: &Server, beside: bool) -> Result<f64, Error> {
     server.flush()?;
     let client = Client::connect(&server.url()).await?;

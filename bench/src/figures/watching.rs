@@ -1,4 +1,5 @@
-//! What people and callers who look on cost: pages of the dashboard, an open page, and a caller that awaits its result.
+//! What people and callers who look on cost: pages of the dashboard, an open page, and a caller
+//! that awaits its result.
 
 use std::{
     future::Future,

@@ -29,7 +29,8 @@ pub(crate) fn facts(server: &Path) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Whether the machine had much else to do in the last quarter of an hour: what we measure keeps some four threads busy on two cores.
+/// Whether the machine had much else to do in the last quarter of an hour: what we measure keeps
+/// some four threads busy on two cores.
 pub(crate) fn is_busy() -> bool {
     let cores = available_parallelism().map_or(1, std::num::NonZero::get) as f64;
     let load = fs::read_to_string("/proc/loadavg").ok().and_then(|text| text.split(' ').nth(2)?.parse::<f64>().ok());

@@ -1,6 +1,7 @@
 //! The report page: a Markdown file, the plots beside it, and the numbers that both were made of.
 //!
-//! The numbers are kept in `figures.jsonl`, so that a figure can be taken again without the others: it takes its place there.
+//! The numbers are kept in `figures.jsonl`, so that a figure can be taken again without the others:
+//! it takes its place there.
 
 mod cost;
 mod machine;
@@ -27,7 +28,8 @@ impl Report {
         Report { page: page.to_owned(), folder: page.with_extension("") }
     }
 
-    /// Puts these lines in the place of what was measured of their figures before, and writes everything anew.
+    /// Puts these lines in the place of what was measured of their figures before, and writes
+    /// everything anew.
     pub(crate) fn add(&self, new: Vec<Line>, server: &Path, order: &[(String, String)]) -> Result<(), Error> {
         fs::create_dir_all(&self.folder)?;
         let stored = self.folder.join("figures.jsonl");
@@ -37,7 +39,8 @@ impl Report {
         let is_busy = !new.is_empty() && machine::is_busy();
         lines.extend(new);
         lines.iter_mut().for_each(Bar::judge);
-        // As the figures are listed; what is not there any more goes. Contestants are not listed, and follow by name.
+        // As the figures are listed; what is not there any more goes. Contestants are not listed,
+        // and follow by name.
         let place = |line: &Line| order.iter().position(|(broker, name)| (broker, name) == (&line.broker, &line.figure));
         lines.retain(|line| place(line).is_some() || order.iter().all(|(broker, _)| *broker != line.broker));
         // Those of a broker together: the page has a table for each.

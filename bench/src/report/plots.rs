@@ -103,7 +103,8 @@ fn labelled(lines: &[Line], figures: &[(&str, &str)], axis: Axis) -> Vec<Row> {
     figures.iter().filter_map(|(name, label)| row(find(name)?, label, Kind::Ours, axis)).collect()
 }
 
-/// One figure of everybody who has it: ours, of the run with the others, then other projects, then designs; the best of each first.
+/// One figure of everybody who has it: ours, of the run with the others, then other projects, then
+/// designs; the best of each first.
 fn beside(lines: &[Line], name: &str, axis: Axis) -> Vec<Row> {
     let mut rows: Vec<Row> = lines
         .iter()

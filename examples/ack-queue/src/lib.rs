@@ -1,9 +1,10 @@
-//! A queue of messages that must be acknowledged: [`push`](AckQueue::push), [`claim`](AckQueue::claim) for a while,
-//! [`ack`](AckQueue::ack) by id.
+//! A queue of messages that must be acknowledged: [`push`](AckQueue::push),
+//! [`claim`](AckQueue::claim) for a while, [`ack`](AckQueue::ack) by id.
 //!
-//! It stands on the [`Broker`](queue_core::broker::Broker) trait alone: no tasks, no macros, no worker. What it shows is the lease protocol. Whoever
-//! claims registers a *lane*, whose lease is the visibility time; nobody renews it. A message that is not acknowledged
-//! in time goes to the next who claims, and the late acknowledgement of the first changes nothing.
+//! It stands on the [`Broker`](queue_core::broker::Broker) trait alone: no tasks, no macros, no
+//! worker. What it shows is the lease protocol. Whoever claims registers a *lane*, whose lease is
+//! the visibility time; nobody renews it. A message that is not acknowledged in time goes to the
+//! next who claims, and the late acknowledgement of the first changes nothing.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -13,7 +14,8 @@ use queue_core::{
     broker::{CrashRule, DynBroker, Ending, Enqueue, Finish, NewJob, PartyName, ProcessId, Register, Turn, TurnAnswer},
 };
 
-/// The claim that was not acknowledged and is the last one: then the message is set aside as dead, for a person to look at.
+/// The claim that was not acknowledged and is the last one: then the message is set aside as dead,
+/// for a person to look at.
 pub const MAX_CLAIMS: u32 = 5;
 
 /// How often a request without an answer is sent again.
@@ -36,8 +38,9 @@ pub struct AckQueue {
     broker: DynBroker,
     name: Arc<str>,
     producer: Option<(PartyName, u64)>,
-    /// A lane that holds nothing. A turn renews the lease of its whole lane, so that one that holds a message is never used
-    /// to claim another: the first would stay invisible for longer than was asked for.
+    /// A lane that holds nothing. A turn renews the lease of its whole lane, so that one that holds
+    /// a message is never used to claim another: the first would stay invisible for longer than was
+    /// asked for.
     idle: Option<Lane>,
     held: HashMap<JobId, (Lane, u64)>,
 }
@@ -67,17 +70,20 @@ impl AckQueue {
             None => (self.broker.register(&Register::producer(self.name.clone(), ProcessId::random())).await?.name, 1),
         };
         let request = Enqueue::new(self.name.clone(), producer.clone(), seq, vec![NewJob::new(id.clone(), envelope)]);
-        // The same request again, never a new one: the broker knows its number and stores nothing twice. After an error the
-        // producer is not used again, since what its last number did is not known.
+        // The same request again, never a new one: the broker knows its number and stores nothing
+        // twice. After an error the producer is not used again, since what its last number did is
+        // not known.
         again(async || self.broker.enqueue(&request).await).await?;
         self.producer = Some((producer, seq));
         Ok(id)
     }
 
-    /// Takes the next message, for this time: `ack` it within it, or it goes to somebody else. `None`: there is none.
+    /// Takes the next message, for this time: `ack` it within it, or it goes to somebody else.
+    /// `None`: there is none.
     ///
     /// # Errors
-    /// Those of the broker. A message that was claimed all the same comes back when its time is over.
+    /// Those of the broker. A message that was claimed all the same comes back when its time is
+    /// over.
     pub async fn claim(&mut self, visible_again: Duration) -> Result<Option<Message>> {
         self.take_back().await?;
         let (lane, answer) = match self.idle.take() {
@@ -97,7 +103,8 @@ impl AckQueue {
         Ok(Some(Message { id: delivery.id, text, lost: delivery.crashes }))
     }
 
-    /// Removes a message that was claimed here. False: too late (or never claimed here), and nothing has changed.
+    /// Removes a message that was claimed here. False: too late (or never claimed here), and
+    /// nothing has changed.
     ///
     /// # Errors
     /// Those of the broker. After [`Error::Ambiguous`] it may be removed.
@@ -133,7 +140,8 @@ impl AckQueue {
         Ok(Lane { name, answered: 0 })
     }
 
-    /// One turn of a lane. After an error the lane is dropped: what it holds comes back when its lease is over.
+    /// One turn of a lane. After an error the lane is dropped: what it holds comes back when its
+    /// lease is over.
     async fn turn(&self, lane: Lane, lease: Duration, finishes: Vec<Finish>, claim: usize) -> Result<(Lane, TurnAnswer)> {
         let seq = lane.answered + 1;
         let turn = Turn::new(self.name.clone(), lane.name.clone(), seq, lease).finish(finishes).claim(claim);

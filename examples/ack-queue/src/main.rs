@@ -1,7 +1,7 @@
 //! A queue to talk to, line by line: `cargo run -p ack-queue`.
 //!
-//! Start it twice, and claim in one what was pushed in the other. What one has claimed and not acknowledged, because it was
-//! killed or forgot, the other gets when the time is over.
+//! Start it twice, and claim in one what was pushed in the other. What one has claimed and not
+//! acknowledged, because it was killed or forgot, the other gets when the time is over.
 
 use std::{
     io::{BufRead, IsTerminal, Write},

@@ -1,7 +1,9 @@
 //! An order is paid, and several parts of a shop hear of it: `cargo run -p events`.
 //!
-//! Billing, mail and statistics subscribe to the topic `orders`. Mail is down while the orders are paid, and hears of all of them when it is back. At last an audit is
-//! added, which reads from the start. Each has its own retries: billing fails once for one of the orders, and nobody else hears of that.
+//! Billing, mail and statistics subscribe to the topic `orders`. Mail is down while the orders are
+//! paid, and hears of all of them when it is back. At last an audit is added, which reads from the
+//! start. Each has its own retries: billing fails once for one of the orders, and nobody else hears
+//! of that.
 
 mod subscribers;
 
@@ -81,7 +83,8 @@ async fn publish(client: &Client) {
         Err(error) => return eprintln!("error: {error}"),
     };
     println!("Published {} events; the first is {}.", published.len(), published[0].id);
-    // An event of a group is handled after those of this group before it, where a subscription asks for that.
+    // An event of a group is handled after those of this group before it, where a subscription asks
+    // for that.
     if let Err(error) = (OrderCancelled { order: 1 }).event().group("order-1").header("by", "ada").publish(client).await {
         eprintln!("error: {error}");
     }

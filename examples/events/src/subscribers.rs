@@ -71,7 +71,8 @@ impl std::ops::Index<&str> for Counts {
     }
 }
 
-/// Functions of one name are one subscription: billing hears of both types of event. The events of one order are handled in order.
+/// Functions of one name are one subscription: billing hears of both types of event. The events of
+/// one order are handled in order.
 #[subscribe(name = "billing", from = "start", ordered, max_attempts = 8, backoff(base = "50ms", max = "1s"))]
 pub(crate) async fn bill(event: OrderPaid, ctx: JobContext, book: Data<Arc<Book>>) -> Result<(), String> {
     if event.order == 3 && ctx.attempt() == 1 {

@@ -8,8 +8,8 @@ use std::{
 
 use rusqlite::{Connection, Result, params};
 
-/// `claim` is the number of the latest check that has begun: smaller ones are refused. `checks` is the log; a check that never
-/// ended has no `ended`.
+/// `claim` is the number of the latest check that has begun: smaller ones are refused. `checks` is
+/// the log; a check that never ended has no `ended`.
 const CREATE: &str = "
 CREATE TABLE IF NOT EXISTS accounts (
     name TEXT PRIMARY KEY, claim INTEGER NOT NULL DEFAULT 0, checks INTEGER NOT NULL DEFAULT 0, news INTEGER NOT NULL DEFAULT 0

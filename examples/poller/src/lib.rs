@@ -1,8 +1,8 @@
 //! Polls accounts in an endless rotation: every account is one job, for ever.
 //!
-//! A job that returns [`Outcome::Repeat`] starts over after a while. It is never in the queue twice and never in two hands,
-//! so that neither is its account; and since the round that ends and the next one are the same job, no crash between the two
-//! can lose it.
+//! A job that returns [`Outcome::Repeat`] starts over after a while. It is never in the queue twice
+//! and never in two hands, so that neither is its account; and since the round that ends and the
+//! next one are the same job, no crash between the two can lose it.
 
 mod accounts;
 
@@ -42,8 +42,8 @@ pub async fn check_account(
     if !accounts.has(&account)? {
         return Ok(Outcome::Cancel(format!("there is no account `{account}` any more")));
     }
-    // The claim number grows with every start of this job. A run that was paused for so long that another took its account
-    // over is refused here and at the end, whatever it believes.
+    // The claim number grows with every start of this job. A run that was paused for so long that
+    // another took its account over is refused here and at the end, whatever it believes.
     if accounts.begin(&account, ctx.claim())? {
         let news = ask_service(*pace).await;
         accounts.end(&account, ctx.claim(), news)?;

@@ -14,8 +14,8 @@ async fn main() -> ExitCode {
             .data(pace)
             // What a killed worker held goes on elsewhere after about this time.
             .lease(time("POLLER_LEASE", "10s")?)
-            // An account that fails, or is checked while workers die, stays in the rotation: nobody would look for it among
-            // the dead letters.
+            // An account that fails, or is checked while workers die, stays in the rotation: nobody
+            // would look for it among the dead letters.
             .max_attempts(u32::MAX)
             .max_crashes(u32::MAX))
     })

@@ -82,7 +82,8 @@ impl World {
         self.wait_for("a whole round", |now| now.iter().zip(&before).all(|(checks, before)| ended(checks) >= before + 2));
     }
 
-    /// Each account was in one hand at a time; what never ended was in the hands of a process that was killed.
+    /// Each account was in one hand at a time; what never ended was in the hands of a process that
+    /// was killed.
     fn assert_never_doubled(&self) {
         for checks in self.checks() {
             for two in checks.windows(2) {

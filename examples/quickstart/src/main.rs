@@ -1,8 +1,9 @@
 //! Finds duplicate files: `cargo run -p quickstart -- [FOLDER]`.
 //!
-//! Every file becomes a job that hashes it. One more job waits until all of them are done and then writes the report. The
-//! queue is an embedded SQLite file in your cache folder, or whatever `QUEUE_URL` names; the code is the same. Kill it in the
-//! middle (`kill -9`) and start it again: it goes on where it was.
+//! Every file becomes a job that hashes it. One more job waits until all of them are done and then
+//! writes the report. The queue is an embedded SQLite file in your cache folder, or whatever
+//! `QUEUE_URL` names; the code is the same. Kill it in the middle (`kill -9`) and start it again:
+//! it goes on where it was.
 
 mod error;
 mod places;
@@ -44,7 +45,8 @@ struct Arguments {
     /// Prints the report as one JSON object.
     #[arg(long)]
     json: bool,
-    /// Serves a dashboard and works slowly, in two processes of which you may kill one: something to watch in a browser
+    /// Serves a dashboard and works slowly, in two processes of which you may kill one: something
+    /// to watch in a browser
     #[arg(long)]
     dashboard: bool,
     /// Is one of these two processes, and pauses so long in each job.
@@ -57,7 +59,8 @@ const EXAMPLES: &str = "Examples:
   cargo run -p quickstart -- --dashboard ~/Pictures
   QUEUE_URL=redis://127.0.0.1:6379 cargo run -p quickstart -- ~/Pictures --json";
 
-/// A worker that dies gives its jobs back after this time; the default of 30 s would be long to watch.
+/// A worker that dies gives its jobs back after this time; the default of 30 s would be long to
+/// watch.
 const LEASE: Duration = Duration::from_secs(5);
 
 #[tokio::main]

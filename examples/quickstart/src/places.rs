@@ -1,4 +1,5 @@
-//! Where things lie: the queue and the digests, in the user's cache folder, under the name of the folder that is searched.
+//! Where things lie: the queue and the digests, in the user's cache folder, under the name of the
+//! folder that is searched.
 
 use std::{
     env, fs,

@@ -24,8 +24,8 @@ pub(crate) struct Found {
     pub(crate) skipped: Vec<String>,
 }
 
-/// Every regular file below `folder`, in the order of their names. Links are not followed, empty files are in no group, and
-/// build output (`target`) is left out.
+/// Every regular file below `folder`, in the order of their names. Links are not followed, empty
+/// files are in no group, and build output (`target`) is left out.
 pub(crate) fn scan(folder: &Path, left_out: &[PathBuf]) -> Found {
     let mut found = Found::default();
     let mut seen = HashSet::new();

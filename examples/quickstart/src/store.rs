@@ -1,5 +1,5 @@
-//! The quickstart's own store: what is known of the files, and how far the run is. A job may run twice; writing a digest twice
-//! changes nothing.
+//! The quickstart's own store: what is known of the files, and how far the run is. A job may run
+//! twice; writing a digest twice changes nothing.
 
 use std::{
     ffi::OsStr,
@@ -55,14 +55,16 @@ impl Store {
         if let Some(run) = unfinished {
             return Ok(run);
         }
-        // Its number is never used again, not even when this store was deleted and the queue was not.
+        // Its number is never used again, not even when this store was deleted and the queue was
+        // not.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let run = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
         connection.execute("INSERT INTO runs (run) VALUES (?1)", [run])?;
         Ok(run)
     }
 
-    /// Enters the files of a run. Those of an interrupted scan that are gone meanwhile are no longer waited for.
+    /// Enters the files of a run. Those of an interrupted scan that are gone meanwhile are no
+    /// longer waited for.
     pub(crate) fn enter_files(&self, run: i64, files: &[File]) -> Result<()> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
@@ -100,7 +102,8 @@ impl Store {
         Ok(known)
     }
 
-    /// A file of the run is done: with its digest, or without one when it cannot be read. False: it was before.
+    /// A file of the run is done: with its digest, or without one when it cannot be read. False: it
+    /// was before.
     pub(crate) fn finish_file(&self, run: i64, file: &File, digest: Option<&[u8]>) -> Result<bool> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;

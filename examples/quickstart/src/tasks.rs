@@ -42,7 +42,8 @@ fn hash_file(
         return Err("the disk hiccups, on purpose".to_owned());
     }
     let failed = |failure: Failure| failure.to_string();
-    // Known from an earlier run, or from a run of this very job that was killed before it could say so.
+    // Known from an earlier run, or from a run of this very job that was killed before it could say
+    // so.
     let digest = if desk.store.knows(&file).map_err(failed)? {
         None
     } else {
@@ -77,8 +78,9 @@ fn digest(file: &File) -> io::Result<blake3::Hash> {
     Ok(hasher.finalize())
 }
 
-/// One job per file, and the report. Their ids name run and file: enqueuing them again after a crash makes no second job.
-/// `watched`: somebody looks, and the file that fails at first is tried again before the others.
+/// One job per file, and the report. Their ids name run and file: enqueuing them again after a
+/// crash makes no second job. `watched`: somebody looks, and the file that fails at first is tried
+/// again before the others.
 pub(crate) async fn enqueue(client: &Client, queue: &str, run: i64, files: &[File], watched: bool) -> Result<()> {
     let jobs = files.iter().enumerate().map(|(index, file)| {
         let (path, name) = (store::bytes(&file.path), file.path.file_name().unwrap_or_default().display().to_string());

@@ -1,4 +1,5 @@
-//! A run to watch in a browser, `--dashboard`: this process serves the dashboard, and two others work, slowly. One of them may be killed.
+//! A run to watch in a browser, `--dashboard`: this process serves the dashboard, and two others
+//! work, slowly. One of them may be killed.
 
 use std::{
     io::Read,
@@ -117,7 +118,8 @@ impl Watched {
     }
 }
 
-/// One of the two processes. It works until its standard input ends, as it does with the process that serves the dashboard.
+/// One of the two processes. It works until its standard input ends, as it does with the process
+/// that serves the dashboard.
 pub(crate) async fn in_a_process_of_its_own(client: Client, places: &Places, store: Arc<Store>, pause: Duration) -> Result<bool> {
     let (ended, end) = oneshot::channel::<()>();
     std::thread::spawn(move || {

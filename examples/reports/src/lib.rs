@@ -1,7 +1,9 @@
 //! A report for each customer, every night in the customer's time zone.
 //!
-//! Each customer has a schedule of its own, which is made when the customer signs up. Of nights that were missed, the last two are made up for: one
-//! report is written, and one waits for it. A report is about a day, whenever it is written. A report that takes longer than a day delays the next one, and never runs beside it.
+//! Each customer has a schedule of its own, which is made when the customer signs up. Of nights
+//! that were missed, the last two are made up for: one report is written, and one waits for it. A
+//! report is about a day, whenever it is written. A report that takes longer than a day delays the
+//! next one, and never runs beside it.
 
 use std::{
     collections::BTreeSet,
@@ -31,14 +33,16 @@ impl Archive {
     }
 }
 
-/// Writes the report of one customer about one night. Its key is the tick, and not the time of the run, which may be later.
+/// Writes the report of one customer about one night. Its key is the tick, and not the time of the
+/// run, which may be later.
 #[task(queue = "reports", max_attempts = 5)]
 pub async fn report(customer: u64, archive: Data<Archive>, ctx: JobContext) {
     let night = ctx.scheduled_for().unwrap_or_else(SystemTime::now);
     archive.store(customer, night);
 }
 
-/// Tells whether reports are written at all. It is part of the program, so that it is declared beside its task.
+/// Tells whether reports are written at all. It is part of the program, so that it is declared
+/// beside its task.
 #[task(queue = "reports", schedule(cron = "0 8 * * MON-FRI", tz = "Europe/Berlin", overlap = "skip", catch_up = "skip"))]
 pub async fn remind_staff() {
     println!("look at the reports of the night");

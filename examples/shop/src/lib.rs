@@ -2,7 +2,8 @@
 //!
 //! - `web`: the pages. It enqueues and never runs a job.
 //! - `tasks`: the jobs, declared once for both programs.
-//! - `store`: orders and customers, in PostgreSQL or in a SQLite file of the shop's own, with the outbox of jobs that commit with them.
+//! - `store`: orders and customers, in PostgreSQL or in a SQLite file of the shop's own, with the
+//!   outbox of jobs that commit with them.
 //! - `settings`: how long things take.
 //! - `traces`: what a collector of OpenTelemetry is told (feature `otel`).
 

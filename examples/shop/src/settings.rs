@@ -16,7 +16,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// `SHOP_PAY_WITHIN` (default `10m`) and `SHOP_ACTIVATION_MAILS` (default `3days,7days,14days`).
+    /// `SHOP_PAY_WITHIN` (default `10m`) and `SHOP_ACTIVATION_MAILS` (default
+    /// `3days,7days,14days`).
     ///
     /// # Errors
     /// One that names the variable which is no time.
@@ -31,8 +32,8 @@ impl Settings {
     }
 }
 
-/// Connects to the PostgreSQL database that `DATABASE_URL` names. Without one, opens the file that `SHOP_DB` names, or `shop.db`. Web application and worker must name
-/// the same.
+/// Connects to the PostgreSQL database that `DATABASE_URL` names. Without one, opens the file that
+/// `SHOP_DB` names, or `shop.db`. Web application and worker must name the same.
 ///
 /// # Errors
 /// Those of the database, with its name.

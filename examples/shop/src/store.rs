@@ -1,5 +1,6 @@
-//! The shop's own data: in PostgreSQL, or in a SQLite file. Each change is one transaction of a statement, which says from which state it goes, and of the jobs that
-//! go with it. Of two who want to change an order at once exactly one does.
+//! The shop's own data: in PostgreSQL, or in a SQLite file. Each change is one transaction of a
+//! statement, which says from which state it goes, and of the jobs that go with it. Of two who want
+//! to change an order at once exactly one does.
 
 use std::{
     io,
@@ -161,8 +162,9 @@ impl Store {
         Ok(changed == 1)
     }
 
-    /// Books the payment of an order and enqueues its receipt, in one transaction with the ending of the job that does it. Nothing in the table says whether this order is
-    /// booked: that it happens once comes from the ending alone.
+    /// Books the payment of an order and enqueues its receipt, in one transaction with the ending
+    /// of the job that does it. Nothing in the table says whether this order is booked: that it
+    /// happens once comes from the ending alone.
     ///
     /// # Errors
     /// As above, and those of a commit.
@@ -235,7 +237,8 @@ impl Store {
         Ok(self.change(note, &[customer, &number.to_string()], None::<queue_core::RawJob>).await? == 1)
     }
 
-    /// One transaction: a statement, and a job if the statement changes a row. Gives the number of changed rows.
+    /// One transaction: a statement, and a job if the statement changes a row. Gives the number of
+    /// changed rows.
     async fn change<J: Outgoing + Send + 'static>(&self, sql: &'static str, values: &[&str], job: Option<J>) -> Result<u64> {
         let changed = match &self.database {
             Database::Sqlite(connection) => {

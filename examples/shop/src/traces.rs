@@ -1,4 +1,5 @@
-//! The traces of the web application (feature `otel`). Its worker needs nothing of this: the command line of a worker exports by itself.
+//! The traces of the web application (feature `otel`). Its worker needs nothing of this: the
+//! command line of a worker exports by itself.
 
 use std::error::Error;
 
@@ -13,8 +14,8 @@ use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
 use tracing::Instrument;
 use tracing_subscriber::{EnvFilter, prelude::*};
 
-/// Exports the spans of this program to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names, if it names one. Shut it down at the end, so
-/// that the last spans arrive.
+/// Exports the spans of this program to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names, if
+/// it names one. Shut it down at the end, so that the last spans arrive.
 ///
 /// # Errors
 /// That of the exporter, and if another subscriber is set already.

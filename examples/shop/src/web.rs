@@ -46,7 +46,8 @@ struct NewOrder {
     article: String,
 }
 
-/// The order and the job that closes it are stored in one transaction: both or neither, wherever this process dies. The queue need not be reachable.
+/// The order and the job that closes it are stored in one transaction: both or neither, wherever
+/// this process dies. The queue need not be reachable.
 async fn place_order(State(shop): State<Shop>, Json(new): Json<NewOrder>) -> Result<(StatusCode, Json<Value>), Problem> {
     let id = Uuid::now_v7().to_string();
     let close = close_unpaid_order::job(id.clone()).delay(shop.settings.pay_within).id(format!("close-{id}")); // printed and looked for by people
@@ -78,8 +79,9 @@ struct NewCustomer {
     email: String,
 }
 
-/// Enqueues the mails without a transaction, and before it stores the customer. If the process dies between the two, the jobs find no customer and do nothing. If it
-/// stored the customer first, that customer would never get a mail.
+/// Enqueues the mails without a transaction, and before it stores the customer. If the process dies
+/// between the two, the jobs find no customer and do nothing. If it stored the customer first, that
+/// customer would never get a mail.
 async fn join(State(shop): State<Shop>, Json(new): Json<NewCustomer>) -> Result<(StatusCode, Json<Value>), Problem> {
     let id = Uuid::now_v7().to_string();
     for (number, after) in (1..).zip(shop.settings.activation_mails.iter().copied()) {

@@ -1,4 +1,5 @@
-//! The shop's jobs without processes: with the test kit, on SQLite in a folder and on a real PostgreSQL. The relay carries jobs from the outbox into the queue of the test.
+//! The shop's jobs without processes: with the test kit, on SQLite in a folder and on a real
+//! PostgreSQL. The relay carries jobs from the outbox into the queue of the test.
 
 use std::{sync::Arc, time::Duration};
 
@@ -72,7 +73,8 @@ async fn an_order_comes_with_its_job(bed: Bed) {
     refute_enqueued!(bed.queue);
 }
 
-/// A worker that crashes after the commit of a job: the job runs again, and its second run changes nothing.
+/// A worker that crashes after the commit of a job: the job runs again, and its second run changes
+/// nothing.
 async fn a_sale_counts_once_although_its_job_runs_twice(bed: Bed) {
     bed.order("one").await;
     assert!(bed.store.pay("one", book_payment::job("one".to_owned())).await.unwrap());
@@ -89,7 +91,8 @@ async fn a_sale_counts_once_although_its_job_runs_twice(bed: Bed) {
     assert_enqueued!(bed.queue, send_receipt { order: "one" }, count = 1);
 }
 
-/// Neither without the other: the second order has the id of the first, and the job of the third is not valid.
+/// Neither without the other: the second order has the id of the first, and the job of the third is
+/// not valid.
 async fn an_order_that_is_not_stored_has_no_job(bed: Bed) {
     bed.order("one").await;
     let again = bed.store.place_order("one", "ben", "ink", close_unpaid_order::job("one".to_owned())).await;

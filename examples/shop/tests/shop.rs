@@ -185,7 +185,8 @@ fn what_is_not_there_is_not_found() {
     assert_eq!(shop.ask("GET", "/customers/1", &Value::Null).0, 404);
 }
 
-/// A collector of OpenTelemetry is told of an order: by the web application of the request and its enqueue, by the worker of the run.
+/// A collector of OpenTelemetry is told of an order: by the web application of the request and its
+/// enqueue, by the worker of the run.
 #[cfg(feature = "otel")]
 mod traces {
     use std::sync::{Arc, Mutex};
@@ -245,7 +246,8 @@ mod traces {
         let call = wait_for_span(&arrived, "shop", "enqueue");
         assert_eq!((&call.trace_id, &call.parent_span_id, call.kind()), (&request.trace_id, &enqueue.span_id, SpanKind::Client));
 
-        // The job had to wait for its time: its run has a trace of its own, which names the enqueue.
+        // The job had to wait for its time: its run has a trace of its own, which names the
+        // enqueue.
         let run = wait_for_span(&arrived, "shop-worker", "process mails");
         assert_eq!(run.kind(), SpanKind::Consumer);
         assert_ne!(run.trace_id, request.trace_id);

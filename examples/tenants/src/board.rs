@@ -101,7 +101,8 @@ impl Board {
         }
     }
 
-    /// How many are done, of how many. Jobs that another program has left in the queue are not told of, here and in the report.
+    /// How many are done, of how many. Jobs that another program has left in the queue are not told
+    /// of, here and in the report.
     pub(crate) fn progress(&self) -> Vec<(String, usize, usize)> {
         self.lock()
             .iter()

@@ -1,4 +1,5 @@
-//! A service of somebody else that counts calls, in the place of a real one: it allows each account so many in a second, and answers 429 to more.
+//! A service of somebody else that counts calls, in the place of a real one: it allows each account
+//! so many in a second, and answers 429 to more.
 
 use std::{
     collections::BTreeMap,
@@ -6,10 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Calls that most accounts may make in a second: more than our limit lets through, also if some come late and others early.
+/// Calls that most accounts may make in a second: more than our limit lets through, also if some
+/// come late and others early.
 const USUAL: u32 = 40;
 
-/// This one has a smaller plan, which nobody has told our application: it hears of it by the answers.
+/// This one has a smaller plan, which nobody has told our application: it hears of it by the
+/// answers.
 const SMALL: (&str, u32) = ("initech", 5);
 
 /// How long a call takes.

@@ -1,8 +1,10 @@
 //! Many tenants of different size share a service with limits: `cargo run -p tenants`.
 //!
-//! One tenant imports 300 rows, the others a few. Each row is a call of a service that allows so many calls in a second. The program shows that the small ones
-//! are done soon, that no tenant calls more often than its limit, and what happens if the service says 429. At the end it prints who waited how long,
-//! and for what. With `--listen 127.0.0.1:8000` it serves the API instead, and works until Ctrl-C.
+//! One tenant imports 300 rows, the others a few. Each row is a call of a service that allows so
+//! many calls in a second. The program shows that the small ones are done soon, that no tenant
+//! calls more often than its limit, and what happens if the service says 429. At the end it prints
+//! who waited how long, and for what. With `--listen 127.0.0.1:8000` it serves the API instead, and
+//! works until Ctrl-C.
 
 mod api;
 mod board;

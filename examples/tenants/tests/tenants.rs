@@ -35,7 +35,8 @@ fn small_tenants_are_done_early_and_who_is_refused_waits_alone() {
     }
     assert!(number("initech", "refused") > 0, "its plan is smaller than the limit that the task declares: {report}");
     assert_eq!(number("acme", "refused"), 0, "its limit keeps it below what the service allows: {report}");
-    // 5 of its 80 rows start at once, and 20 in each second: however busy the machine is, they are never faster.
+    // 5 of its 80 rows start at once, and 20 in each second: however busy the machine is, they are
+    // never faster.
     assert!(number("acme", "all_ms") >= 3_750, "its rate holds: {report}");
     // Looks now and then see jobs that wait for it.
     assert!(line("acme")["waited_for"]["rate_limited"].as_u64().is_some_and(|percent| percent > 0), "{report}");

@@ -332,7 +332,8 @@ impl Place {
         Ok(())
     }
 
-    /// How often a server has kept everybody waiting for its disk, which is no fault of a run and may look like one.
+    /// How often a server has kept everybody waiting for its disk, which is no fault of a run and
+    /// may look like one.
     pub(super) fn disk_waits(&self) -> u64 {
         let Place::Server { server } = self else { return 0 };
         let info: String = server.ask_patiently(&["INFO", "persistence"], patience()).unwrap_or_default();

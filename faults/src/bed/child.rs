@@ -29,7 +29,8 @@ pub struct Worker {
     over: bool,
 }
 
-/// What a process is made to believe: a library that is loaded before all others answers for the system. And what it may have.
+/// What a process is made to believe: a library that is loaded before all others answers for the
+/// system. And what it may have.
 #[derive(Debug, Default)]
 pub(super) struct Around {
     /// How wrong its wall clock is.

@@ -34,8 +34,8 @@ pub struct Ended {
 }
 
 impl Bed {
-    /// Heals everything, drains, takes the final state, stops the workers, and checks. Where a promise was broken, the folder with
-    /// the histories is kept.
+    /// Heals everything, drains, takes the final state, stops the workers, and checks. Where a
+    /// promise was broken, the folder with the histories is kept.
     ///
     /// # Errors
     /// When a process does not stop, or a history cannot be read.
@@ -109,7 +109,8 @@ impl Bed {
         Ok(subscriptions().all(|of| of.behind == Some(0)))
     }
 
-    /// Gives every worker the time that it has to speak again; that it does is for the checker to say.
+    /// Gives every worker the time that it has to speak again; that it does is for the checker to
+    /// say.
     async fn hear_everybody(&mut self) -> Result<(), Problem> {
         let time = Duration::from_millis(self.setup.terms.resume_ms + 500);
         let heard = async |bed: &mut Bed| bed.workers.iter().filter(|worker| worker.is_alive()).all(Worker::has_spoken);

@@ -1,7 +1,8 @@
 //! One run: a broker, processes around it, lines between, and what is done to them.
 //!
-//! A run begins with [`Bed::start`], is harmed by a row, and always ends the same way: [`Bed::finish`] heals everything, lets the
-//! work drain, takes the final state, and has the histories checked.
+//! A run begins with [`Bed::start`], is harmed by a row, and always ends the same way:
+//! [`Bed::finish`] heals everything, lets the work drain, takes the final state, and has the
+//! histories checked.
 
 mod broker;
 mod child;
@@ -81,7 +82,8 @@ pub struct Bed {
     added: u64,
     figures: BTreeMap<&'static str, f64>,
     schedules: Vec<Defined>,
-    /// What processes do to the file, while that is written down; and the file as a power cut has left it.
+    /// What processes do to the file, while that is written down; and the file as a power cut has
+    /// left it.
     recording: Option<Recording>,
     restored: Option<PathBuf>,
     place: Place,
@@ -204,7 +206,8 @@ impl Bed {
         tokio::task::block_in_place(|| self.place.hand_over())
     }
 
-    /// Lets the clock of the server, or of the master, be wrong by so much from now on. In whole seconds.
+    /// Lets the clock of the server, or of the master, be wrong by so much from now on. In whole
+    /// seconds.
     ///
     /// # Errors
     /// On SQLite and a cluster.
@@ -289,7 +292,8 @@ impl Bed {
         self.place.file().map(Path::to_owned).ok_or_else(|| "this row needs a file".into())
     }
 
-    /// Waits until the broker says this of its condition, as workers, `/health`, `status` and `doctor` hear it.
+    /// Waits until the broker says this of its condition, as workers, `/health`, `status` and
+    /// `doctor` hear it.
     ///
     /// # Errors
     /// When it does not in time.
@@ -371,7 +375,8 @@ impl Bed {
         Ok(code)
     }
 
-    /// Waits until so many jobs are done, or nothing is left to be enqueued. Workers that end are started again.
+    /// Waits until so many jobs are done, or nothing is left to be enqueued. Workers that end are
+    /// started again.
     ///
     /// # Errors
     /// When that takes too long.
@@ -417,7 +422,8 @@ impl Bed {
         ended.await?
     }
 
-    /// Sets how many jobs of each key run at once from now on. While the broker is away, nothing changes.
+    /// Sets how many jobs of each key run at once from now on. While the broker is away, nothing
+    /// changes.
     pub async fn cap(&mut self, cap: usize) {
         self.harm("change a limit", "broker");
         self.recorder.note(Phase::Invoke, Operation::Cap { cap });
@@ -432,7 +438,8 @@ impl Bed {
         self.producers.iter_mut().all(Producer::has_ended)
     }
 
-    /// Enqueues more jobs than those of the producers, and returns between which two numbers theirs are.
+    /// Enqueues more jobs than those of the producers, and returns between which two numbers theirs
+    /// are.
     pub async fn enqueue(&mut self, jobs: u64, mix: Mix) -> Range<u64> {
         self.added += 1;
         let first_key = (self.setup.producers + self.added) << 40;
@@ -454,7 +461,8 @@ impl Bed {
         Ok(started.collect::<BTreeSet<_>>().len())
     }
 
-    /// How often workers have renewed leases, with turns and with heartbeats: each call that claims does.
+    /// How often workers have renewed leases, with turns and with heartbeats: each call that claims
+    /// does.
     pub fn renewals(&self) -> Result<usize, Problem> {
         let records = history::read(self.folder.path())?;
         Ok(records.iter().filter(|record| matches!(record.operation, Operation::Renew { .. })).count())

@@ -88,7 +88,8 @@ impl Bed {
         self.client.inspector().operation(QUEUE, id).await.ok()
     }
 
-    /// Waits until it has ended, and finds out whether it has changed what it should have, once: each of the jobs that stood still is cancelled, and it has counted as many.
+    /// Waits until it has ended, and finds out whether it has changed what it should have, once:
+    /// each of the jobs that stood still is cancelled, and it has counted as many.
     ///
     /// # Errors
     /// When it has not.

@@ -51,11 +51,12 @@ impl Recording {
 }
 
 impl Bed {
-    /// Lets all work end, then cuts the power at so many moments of it, one after the other, and looks at what is left; in the end
-    /// the run goes on from one of them, as it was then.
+    /// Lets all work end, then cuts the power at so many moments of it, one after the other, and
+    /// looks at what is left; in the end the run goes on from one of them, as it was then.
     ///
     /// # Errors
-    /// When something was lost that may not be lost, or nothing could have been: then the cuts have hit nothing.
+    /// When something was lost that may not be lost, or nothing could have been: then the cuts have
+    /// hit nothing.
     pub async fn cut_power(&mut self, cuts: usize, keeps: Keeps) -> Result<(), Problem> {
         self.rest().await?;
         let recording = self.recording.take().ok_or("this row needs a recording of the disk")?;
@@ -98,7 +99,8 @@ impl Bed {
                     return Err(format!("power cut {cut:?} of {}: {what}; its files: {}", log.len(), kept.display()).into());
                 }
             }
-            // A disk that lies about what it has must be seen to lose something: else this row sees nothing.
+            // A disk that lies about what it has must be seen to lose something: else this row sees
+            // nothing.
             if number % 10 == 0 {
                 let lie = Cut { loss: Loss::Latest, ..*cut };
                 let left = lay_out(&liar, &lie, &scratch.path().join("lie"))?;
@@ -140,7 +142,8 @@ impl Bed {
         Cut { at: self.rng.usize(1..=entries), loss, seed: self.rng.u64(..) }
     }
 
-    /// The run goes on from here: the file as it was left, the histories as they were then, new processes.
+    /// The run goes on from here: the file as it was left, the histories as they were then, new
+    /// processes.
     async fn restore(&mut self, log: &Log, cut: &Cut, left: &Path) -> Result<(), Problem> {
         let mut histories: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
         for (position, entry) in log.entries().filter(|(_, entry)| entry.file.ends_with(".jsonl")) {

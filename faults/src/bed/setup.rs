@@ -11,9 +11,11 @@ pub struct Setup {
     pub concurrency: usize,
     /// Whether workers know tomorrow's task.
     pub tomorrow: bool,
-    /// One tick of a schedule in so many is sent so late that somebody else has the schedule; 0: none.
+    /// One tick of a schedule in so many is sent so late that somebody else has the schedule; 0:
+    /// none.
     pub late_ticks: u32,
-    /// What each worker serves: the first the first of these, and so on, again and again. Without any, all serve the queue of all jobs.
+    /// What each worker serves: the first the first of these, and so on, again and again. Without
+    /// any, all serve the queue of all jobs.
     pub subscribers: &'static [&'static [Subscriber]],
     /// Jobs that are enqueued, over all producers.
     pub jobs: u64,
@@ -33,11 +35,13 @@ pub struct Setup {
     pub by_cpu: bool,
     /// Whether the clocks of the servers can be moved.
     pub own_clocks: bool,
-    /// Megabytes of a file system of its own for the SQLite file; `None`: where temporary files lie.
+    /// Megabytes of a file system of its own for the SQLite file; `None`: where temporary files
+    /// lie.
     pub disk_mb: Option<u32>,
     /// Megabytes of address space that a worker may have; `None`: as many as it likes.
     pub memory_mb: Option<u64>,
-    /// Whether everything that processes do to the SQLite file is written down, for cutting the power.
+    /// Whether everything that processes do to the SQLite file is written down, for cutting the
+    /// power.
     pub recorded: bool,
     /// Whether the SQLite file keeps what it acknowledged when processes die, and no more.
     pub process_crash: bool,

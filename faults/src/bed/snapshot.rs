@@ -73,7 +73,8 @@ pub(crate) async fn topic(inspector: &Inspector) -> Result<(Vec<HeldSubscription
     }
 }
 
-/// How many slots of groups and limits are held: by the limit of which most are held, as one job may hold one of each.
+/// How many slots of groups and limits are held: by the limit of which most are held, as one job
+/// may hold one of each.
 pub(crate) async fn slots(inspector: &Inspector, subscriptions: &[HeldSubscription]) -> Result<u64, Error> {
     let mut slots = 0;
     for queue in queues(subscriptions) {
@@ -103,7 +104,8 @@ pub(crate) async fn counters(inspector: &Inspector, subscriptions: &[HeldSubscri
     Ok(counters)
 }
 
-/// Empty if the queue does not exist: a run that only publishes events does not create the queue of plain jobs.
+/// Empty if the queue does not exist: a run that only publishes events does not create the queue of
+/// plain jobs.
 pub(crate) fn known<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
     match found {
         Err(Error::NoSuchQueue { .. }) => Ok(None),

@@ -12,7 +12,8 @@ use crate::{
 };
 
 impl Bed {
-    /// Waits until a subscription has handled this number of events, or no event is left to be published.
+    /// Waits until a subscription has handled this number of events, or no event is left to be
+    /// published.
     ///
     /// # Errors
     /// When that takes too long.
@@ -25,7 +26,8 @@ impl Bed {
         .await
     }
 
-    /// How many events a subscription has not read, and of those that it has read have not ended; `None` while that is not known.
+    /// How many events a subscription has not read, and of those that it has read have not ended;
+    /// `None` while that is not known.
     pub async fn behind(&self, of: Subscriber) -> Option<u64> {
         let topic = self.client.inspector().topic(TOPIC).await.ok()??;
         let found = topic.subscriptions.into_iter().find(|subscription| subscription.name == of.name())?;
@@ -48,7 +50,8 @@ impl Bed {
         }
     }
 
-    /// Rewinds a subscription. If the rewind is not to end, its runner dies after the first steps, and another rewind begins anew.
+    /// Rewinds a subscription. If the rewind is not to end, its runner dies after the first steps,
+    /// and another rewind begins anew.
     ///
     /// # Errors
     /// When it does not come to its end in time.

@@ -80,7 +80,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// Waits until each job is in the state that it was told last, since the last loss. A job that is gone was told to have ended.
+    /// Waits until each job is in the state that it was told last, since the last loss. A job that
+    /// is gone was told to have ended.
     ///
     /// # Errors
     /// When one is not: what has happened to it since was lost, and that was not told.
@@ -125,7 +126,8 @@ impl Watcher {
         open
     }
 
-    /// Nothing is missing in what it was told, but where it was told so: each transition of a job begins where the one before has ended.
+    /// Nothing is missing in what it was told, but where it was told so: each transition of a job
+    /// begins where the one before has ended.
     ///
     /// # Errors
     /// When something is missing.

@@ -78,8 +78,8 @@ fn result(id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// I22: a job that can be done does not die, whoever runs beside it. One whose processes were killed under it, as often as a job may
-/// crash, cannot be told from one that kills them.
+/// I22: a job that can be done does not die, whoever runs beside it. One whose processes were
+/// killed under it, as often as a job may crash, cannot be told from one that kills them.
 fn isolation(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
     let innocent = facts.enqueue_of(job).is_some_and(|enqueue| enqueue.wish == Wish::Done);
     let is_explained = |reason: Option<&str>| reason == Some("crashed") && facts.kills_under(job) >= facts.terms.max_crashes as usize;

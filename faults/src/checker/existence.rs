@@ -106,7 +106,8 @@ fn payloads(facts: &Facts<'_>, found: &mut Vec<Finding>) {
             );
         }
         for (span, _, edited) in job.edits.iter().filter(|(_, fate, _)| *fate == Fate::Happened) {
-            // A job that waits is edited, and none that runs: what was claimed before has the old payload, and what is claimed later has the new one.
+            // A job that waits is edited, and none that runs: what was claimed before has the old
+            // payload, and what is claimed later has the new one.
             let Some(done) = span.to_us else { continue };
             let claimed_after = |claim: u64| job.deliveries.get(&claim).is_some_and(|one| one.given_ms(facts.terms) > done / 1000 + 1);
             let held = job.held.iter().filter_map(|held| held.digest).any(|digest| digest != *edited);

@@ -25,7 +25,8 @@ pub(super) struct Finding {
     pub(super) what: String,
 }
 
-/// An interval from the moment something was asked for to the moment it was answered; `None`: no answer.
+/// An interval from the moment something was asked for to the moment it was answered; `None`: no
+/// answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) from_us: u64,
@@ -107,13 +108,14 @@ pub(super) struct Finish {
 }
 
 impl Delivery<'_> {
-    /// When the broker gave it, in milliseconds: by the broker's clock, or, where that moves, when the worker had the answer.
+    /// When the broker gave it, in milliseconds: by the broker's clock, or, where that moves, when
+    /// the worker had the answer.
     pub(super) fn given_ms(&self, terms: &Terms) -> u64 {
         if terms.clock_moves { self.claimed_us / 1000 } else { u64::try_from(self.at_ms).unwrap_or(0) }
     }
 
-    /// The latest time at which it was given, in milliseconds. An answer that was lost is repeated with the time of the repetition, but the number of a claim is
-    /// not below its time.
+    /// The latest time at which it was given, in milliseconds. An answer that was lost is repeated
+    /// with the time of the repetition, but the number of a claim is not below its time.
     pub(super) fn given_by_ms(&self, terms: &Terms) -> u64 {
         self.given_ms(terms).min(self.claim)
     }
@@ -184,7 +186,8 @@ pub(super) struct Facts<'a> {
     pub(super) renewals: BTreeMap<&'a str, (&'a str, Vec<u64>)>,
     /// Who fenced each lane.
     fences: HashMap<&'a str, Vec<(&'a str, Span, Fate)>>,
-    /// Turns that ask for jobs, by lane and number: when each was sent, and whether what it brought was written down.
+    /// Turns that ask for jobs, by lane and number: when each was sent, and whether what it brought
+    /// was written down.
     asks: HashMap<(&'a str, u64), (u64, bool)>,
     pub(super) faults: Vec<(u64, &'a str, &'a str)>,
     pub(super) heals: Vec<u64>,
@@ -354,7 +357,8 @@ impl<'a> Facts<'a> {
         self.asks.values().filter(|(_, answered)| !answered).map(|(at, _)| at / 1000).collect()
     }
 
-    /// The times in which a lane may have held jobs of an answer that no worker logged: each ends when the lane was fenced, or this many milliseconds after its lease.
+    /// The times in which a lane may have held jobs of an answer that no worker logged: each ends
+    /// when the lane was fenced, or this many milliseconds after its lease.
     pub(super) fn unanswered_until(&self, beyond_ms: u64) -> Vec<(u64, u64)> {
         let unanswered = self.asks.iter().filter(|(_, (_, answered))| !answered);
         let fenced = |lane: &str| {
@@ -385,13 +389,15 @@ impl<'a> Facts<'a> {
         self.fences.get(lane)?.iter().filter(|(.., fate)| *fate != Fate::Refused).map(|(_, span, _)| span.from_us).min()
     }
 
-    /// How often processes were fenced between two times: each may each time have held a job without having written it down. A fence may take hold at any time up to its answer.
+    /// How often processes were fenced between two times: each may each time have held a job
+    /// without having written it down. A fence may take hold at any time up to its answer.
     pub(super) fn fenced_between(&self, from_us: u64, to_us: u64) -> usize {
         let holds = |(_, span, fate): &&(&str, Span, Fate)| {
             *fate != Fate::Refused && span.from_us <= to_us && span.to_us.is_none_or(|answered| answered >= from_us)
         };
         let first = |fences: &[(&str, Span, Fate)]| fences.iter().filter(holds).map(|(_, span, _)| span.from_us).min();
-        // The lanes of a process share the first part of their names, and are fenced together. Who comes back is fenced anew.
+        // The lanes of a process share the first part of their names, and are fenced together. Who
+        // comes back is fenced anew.
         let fenced = self.fences.iter().filter_map(|(lane, fences)| Some((lane.split('.').next(), first(fences)?)));
         fenced.collect::<BTreeSet<_>>().len()
     }

@@ -1,8 +1,9 @@
 //! A group with work and room is served within its bound, whoever dies: I15.
 //!
-//! It is said of times at which a group surely has work and room. Work is a job that was stored and is claimed later, and that nobody can have held in between:
-//! no process was killed while it had asked for jobs and had not written down what it got. Room is a slot that no job can hold: a run holds its slot until its
-//! ending was answered or the job is given to the next, or for good.
+//! It is said of times at which a group surely has work and room. Work is a job that was stored and
+//! is claimed later, and that nobody can have held in between: no process was killed while it had
+//! asked for jobs and had not written down what it got. Room is a slot that no job can hold: a run
+//! holds its slot until its ending was answered or the job is given to the next, or for good.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +13,12 @@ use super::{
 };
 use crate::{history::subscription_of, process::group};
 
-/// So often at most another group of the same weight is served before: once in turn, once for a turn that was begun, and once for the one with which it ends.
+/// So often at most another group of the same weight is served before: once in turn, once for a
+/// turn that was begun, and once for the one with which it ends.
 const BOUND: u64 = 3;
 
-/// So long what a dead process held may be held beyond its lease: two looks of a reclaimer, and time to take it back, in milliseconds.
+/// So long what a dead process held may be held beyond its lease: two looks of a reclaimer, and
+/// time to take it back, in milliseconds.
 const TAKEN_BACK_MS: u64 = 20_000;
 
 pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
@@ -73,8 +76,9 @@ fn touching(spans: &Spans, of: u64, at: u64) -> usize {
     spans.get(&of).into_iter().flatten().filter(|(from, to)| *from <= at && at <= *to).count()
 }
 
-/// When each claim was made at the latest, by its number. A turn whose answer was lost is answered again, and tells the time of that; claims are numbered
-/// in their order, so each was made before those with larger numbers.
+/// When each claim was made at the latest, by its number. A turn whose answer was lost is answered
+/// again, and tells the time of that; claims are numbered in their order, so each was made before
+/// those with larger numbers.
 struct Given(BTreeMap<u64, u64>);
 
 impl Given {

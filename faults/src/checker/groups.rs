@@ -14,7 +14,8 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     if !facts.caps.is_empty() {
         return changing(facts, groups, cap, found);
     }
-    // A delivery surely held its slot from the answer to its claim until the finish that counted was sent.
+    // A delivery surely held its slot from the answer to its claim until the finish that counted
+    // was sent.
     let mut changes: BTreeMap<u64, Vec<(u64, i64)>> = BTreeMap::new();
     for (_, job) in facts.jobs.iter().filter(|(id, _)| subscription_of(id).is_none()) {
         let Some(key) = job.key else { continue };
@@ -39,7 +40,8 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// The same while a person changes the cap: no job is claimed beside as many as the largest cap lets run that may be in effect then. Those that run go on.
+/// The same while a person changes the cap: no job is claimed beside as many as the largest cap
+/// lets run that may be in effect then. Those that run go on.
 fn changing(facts: &Facts<'_>, groups: u64, first: usize, found: &mut Vec<Finding>) {
     let mut of_groups: BTreeMap<u64, Vec<&Delivery<'_>>> = BTreeMap::new();
     for (_, job) in facts.jobs.iter().filter(|(id, _)| subscription_of(id).is_none()) {

@@ -72,7 +72,8 @@ pub enum Invariant {
 pub const LEFT_OUT: [(&str, &str); 1] =
     [("I19 evicted dead jobs", "their eviction is counted in the queue's statistics and leaves no event per job")];
 
-/// What cannot be asked of a broker that may lose what it has acknowledged: what it says twice is not what it has said once.
+/// What cannot be asked of a broker that may lose what it has acknowledged: what it says twice is
+/// not what it has said once.
 pub(super) const EXCUSED: [Invariant; 12] = [
     Invariant::Lines,
     Invariant::Unique,

@@ -1,7 +1,8 @@
-//! Jobs of an ordered group run one after the other, in the order in which they came: I30. One that waits for its retry holds the line.
+//! Jobs of an ordered group run one after the other, in the order in which they came: I30. One that
+//! waits for its retry holds the line.
 //!
-//! Claims are numbered in their order. Of two jobs of which the first was surely stored before the second, no claim of the second may come before the last one of
-//! the first, nor before its end.
+//! Claims are numbered in their order. Of two jobs of which the first was surely stored before the
+//! second, no claim of the second may come before the last one of the first, nor before its end.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +37,8 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
 /// Looks at what was claimed in this time.
 fn in_line(facts: &Facts<'_>, queue: &str, groups: u64, (from_us, to_us): (u64, u64), found: &mut Vec<Finding>) {
     let mut lines: BTreeMap<u64, Vec<Place<'_>>> = BTreeMap::new();
-    // An answer that was lost is told again later: what has a smaller number than a claim from before this time is from before it, too.
+    // An answer that was lost is told again later: what has a smaller number than a claim from
+    // before this time is from before it, too.
     let of_queue = facts.jobs.iter().filter(|(id, _)| subscription_of(id).unwrap_or(QUEUE) == queue);
     // The times in which a lane may have held jobs of an answer that was lost.
     let unseen = facts.unanswered_until(0);
@@ -75,11 +77,13 @@ fn place<'a>(
     (from_us, to_us): (u64, u64),
     unseen: &[(u64, u64)],
 ) -> Option<Place<'a>> {
-    // Of an event that was published twice, the first entry may have been trimmed before the subscription began.
+    // Of an event that was published twice, the first entry may have been trimmed before the
+    // subscription began.
     let enqueue = facts
         .enqueue_of(job)
         .filter(|enqueue| enqueue.fate == Fate::Happened && enqueue.delay_ms == 0 && facts.entries_of(enqueue.key) <= 1)?;
-    // What a person takes away or brings back keeps no place in a line; and what had begun before a rewind has kept its own.
+    // What a person takes away or brings back keeps no place in a line; and what had begun before a
+    // rewind has kept its own.
     let was_touched = !job.requeues.is_empty() || !job.cancels.is_empty() || !job.deletes.is_empty();
     let may_run_since = |one: &Delivery<'_>, us: u64| one.accepted().and_then(|finish| finish.span.to_us).is_none_or(|to| to >= us);
     let given = |one: &Delivery<'_>| one.given_by_ms(facts.terms).saturating_mul(1000);
@@ -89,7 +93,8 @@ fn place<'a>(
         return None;
     }
     let mut claims = job.deliveries.values().filter(|one| (from_us..to_us).contains(&one.claimed_us));
-    // A claim of which its worker could not tell may have begun before the rewind as well, and was taken back after it.
+    // A claim of which its worker could not tell may have begun before the rewind as well, and was
+    // taken back after it.
     let taken_back = |first: &Delivery<'_>, span: Span| {
         let ended_us = span.to_us.unwrap_or(u64::MAX);
         first.crashes > 0 || unseen.iter().any(|(since, until)| *since <= ended_us && *until >= span.from_us && *since < first.claimed_us)

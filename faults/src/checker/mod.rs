@@ -1,7 +1,8 @@
-//! Judges what happened: a pure function over the merged histories of all processes and the final state of the broker.
+//! Judges what happened: a pure function over the merged histories of all processes and the final
+//! state of the broker.
 //!
-//! [`check`] knows nothing of processes, brokers or faults. It is tested by one hand-made history per invariant that breaks this
-//! one and no other.
+//! [`check`] knows nothing of processes, brokers or faults. It is tested by one hand-made history
+//! per invariant that breaks this one and no other.
 //!
 //! | invariants | file |
 //! |---|---|
@@ -19,7 +20,8 @@
 //! | I30: that one of a group starts after the other | `lines` |
 //! | I25 to I28: that everything goes on afterwards | `recovery` |
 //!
-//! An operation without an answer may or may not have happened: it explains what is seen, and accuses nobody.
+//! An operation without an answer may or may not have happened: it explains what is seen, and
+//! accuses nobody.
 
 mod counts;
 mod existence;

@@ -19,7 +19,8 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     starving(facts, found);
 }
 
-/// I14, of priorities: a job that waits rises, so that none that comes after three intervals starts before it.
+/// I14, of priorities: a job that waits rises, so that none that comes after three intervals starts
+/// before it.
 fn starving(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     let Some(aging_ms) = facts.terms.aging_ms else { return };
     for (id, risen_us, claim) in aged(facts) {
@@ -36,10 +37,12 @@ fn starving(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// Jobs that surely waited from their enqueue to their first claim for longer than it takes to rise to the top, when they had, and the claim.
+/// Jobs that surely waited from their enqueue to their first claim for longer than it takes to rise
+/// to the top, when they had, and the claim.
 pub(super) fn aged<'a>(facts: &'a Facts<'_>) -> Vec<(&'a str, u64, u64)> {
     let Some(aging_ms) = facts.terms.aging_ms else { return Vec::new() };
-    // Of what a process has claimed that died before it could write it down nobody knows until its lane was fenced.
+    // Of what a process has claimed that died before it could write it down nobody knows until its
+    // lane was fenced.
     let unknown = facts.unanswered_until(TAKEN_BACK_MS);
     let mut aged = Vec::new();
     for (id, job) in &facts.jobs {

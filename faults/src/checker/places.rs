@@ -49,7 +49,8 @@ fn dead_letters(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// I24: nothing is held by a lane that is not there, or long lost; nothing is parked that somebody knows.
+/// I24: nothing is held by a lane that is not there, or long lost; nothing is parked that somebody
+/// knows.
 fn nothing_stuck(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     let patience_ms = i64::try_from(facts.terms.lease_ms * 2 / 5).unwrap_or(i64::MAX);
     let now_ms = u64::try_from(facts.snapshot.at_ms).unwrap_or(0);

@@ -18,7 +18,8 @@ enum Of {
 
 pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     let Some(rate) = facts.terms.rate else { return };
-    // A start is charged when the broker claims it. What its run has used beyond that is charged before the broker answers to its end.
+    // A start is charged when the broker claims it. What its run has used beyond that is charged
+    // before the broker answers to its end.
     let mut charges = Vec::new();
     for delivery in facts.jobs.values().flat_map(|job| job.deliveries.values()).filter(|delivery| !delivery.starts.is_empty()) {
         charges.push((delivery.given_ms(facts.terms), Of::Start, 1));

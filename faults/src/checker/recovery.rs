@@ -45,7 +45,8 @@ fn drains(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     found.push(Finding { invariant: Invariant::Drains, about, what });
 }
 
-/// I27: no lane that holds something waits half a lease before it is renewed. An idle one may lapse.
+/// I27: no lane that holds something waits half a lease before it is renewed. An idle one may
+/// lapse.
 fn renewals(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     if !facts.terms.renewals {
         return;

@@ -23,7 +23,8 @@ pub struct Snapshot {
     pub slots: u64,
     /// The counters of the queues, added up.
     pub counters: BTreeMap<String, u64>,
-    /// How long it took from the end of all harm until nothing was left to do; `None`: it did not come to an end.
+    /// How long it took from the end of all harm until nothing was left to do; `None`: it did not
+    /// come to an end.
     pub drained_ms: Option<u64>,
     /// Producers that had not ended when the time for that was over.
     pub unended: usize,
@@ -157,7 +158,8 @@ pub struct Terms {
     pub late_ms: Option<u64>,
     /// Whether there is one worker of one slot and one producer, so that order is kept.
     pub fifo: bool,
-    /// Whether leases must be renewed in time throughout: nobody is stopped, and the broker is in reach.
+    /// Whether leases must be renewed in time throughout: nobody is stopped, and the broker is in
+    /// reach.
     pub renewals: bool,
     /// How soon after the end of all harm every worker must be at work.
     pub resume_ms: u64,
@@ -165,7 +167,8 @@ pub struct Terms {
     pub drain_ms: u64,
     /// Whether the broker may lose what it acknowledged, by its settings.
     pub volatile: bool,
-    /// Whether the broker's clock is put forward or back: then it does not tell which of two claims came first.
+    /// Whether the broker's clock is put forward or back: then it does not tell which of two claims
+    /// came first.
     pub clock_moves: bool,
     /// How many groups the jobs are of, and how many of each may run at once.
     pub groups: Option<(u64, usize)>,
@@ -181,7 +184,8 @@ pub struct Terms {
     pub slack: Resources,
 }
 
-/// A rate that holds for all jobs, and what each run says that it has used of it. It is charged one when it starts.
+/// A rate that holds for all jobs, and what each run says that it has used of it. It is charged one
+/// when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateTerms {
     /// The rate.
@@ -211,7 +215,8 @@ impl Default for Terms {
             aging_ms: None,
             ordered: Vec::new(),
             rate: None,
-            // A queue gets a key of a kind with its first job that ends, is reported or fails: some twenty kinds. A key for each job would be hundreds.
+            // A queue gets a key of a kind with its first job that ends, is reported or fails: some
+            // twenty kinds. A key for each job would be hundreds.
             slack: Resources { keys: 24, connections: 4, descriptors: 16, log_bytes: 16 << 20 },
         }
     }

@@ -47,7 +47,8 @@ pub struct Summary {
     pub fenced_off: usize,
     /// Faults, by name.
     pub faults: BTreeMap<String, usize>,
-    /// Whether no handler started, ended or was finished after the first fault: it came too late to hit anything.
+    /// Whether no handler started, ended or was finished after the first fault: it came too late to
+    /// hit anything.
     pub too_late_to_hit: bool,
     /// Cancels that came in time.
     pub cancelled: usize,

@@ -21,7 +21,8 @@ fn first_start(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Findi
     let (Some(enqueue), Some(first)) = (facts.enqueue_of(job), job.deliveries.values().next()) else { return };
     let at_ms = first.given_ms(facts.terms);
     let due_ms = enqueue.span.from_us / 1000 + enqueue.delay_ms;
-    // A server whose file ended in the middle of the enqueue may have the job and not its time: the auditor finds that it waits nowhere.
+    // A server whose file ended in the middle of the enqueue may have the job and not its time: the
+    // auditor finds that it waits nowhere.
     if at_ms + ROUNDING_MS < due_ms && !facts.tail_was_cut(enqueue.span.from_us, first.claimed_us) {
         broken(found, Invariant::NeverEarly, id, format!("claim {} came {} ms before it was due", first.claim, due_ms - at_ms));
     }
@@ -33,7 +34,8 @@ fn first_start(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Findi
     }
 }
 
-/// I9 and I10 of the others: not before what its finish asked for, and a failure waits for half of its nominal backoff.
+/// I9 and I10 of the others: not before what its finish asked for, and a failure waits for half of
+/// its nominal backoff.
 fn later_starts(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
     let mut failures = 0;
     for (earlier, later) in job.deliveries.values().zip(job.deliveries.values().skip(1)) {
@@ -43,7 +45,8 @@ fn later_starts(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Find
         if job.rewinds.iter().any(|(span, _)| is_between(span)) {
             continue;
         }
-        // A delay that the broker has forgotten with the tail of its file is over; and it counts no failure.
+        // A delay that the broker has forgotten with the tail of its file is over; and it counts no
+        // failure.
         let is_failure = matches!(finish.ending, Ending::Nack { .. });
         if (!is_failure || later.attempts == earlier.attempts) && facts.tail_was_cut(finish.span.from_us, later.claimed_us) {
             continue;

@@ -26,7 +26,8 @@ pub(super) struct Cause {
     pub(super) since_us: u64,
 }
 
-/// Why `later` followed `earlier`: a finish that counted, or else the first that may have led to it.
+/// Why `later` followed `earlier`: a finish that counted, or else the first that may have led to
+/// it.
 pub(super) fn cause(facts: &Facts<'_>, job: &Job<'_>, earlier: &Delivery<'_>, later: &Delivery<'_>) -> Option<Cause> {
     let by = |finish: &Finish| Cause { name: finish.ending.name(), since_us: finish.span.from_us };
     let comes_back = |finish: &&Finish| !finish.ending.is_final();
@@ -45,7 +46,8 @@ pub(super) fn cause(facts: &Facts<'_>, job: &Job<'_>, earlier: &Delivery<'_>, la
     causes.iter().find(|cause| cause.since_us <= later.claimed_us).or(causes.first()).copied()
 }
 
-/// Whether a job may have existed at a rewind, and has ended for the first time since: its event is handled again when the subscription comes to it.
+/// Whether a job may have existed at a rewind, and has ended for the first time since: its event is
+/// handled again when the subscription comes to it.
 fn ran_through(facts: &Facts<'_>, job: &Job<'_>, rewind: Span, earlier: &Delivery<'_>) -> bool {
     let is_over = |one: &Delivery<'_>| one.accepted().is_some_and(|finish| finish.ending.is_final());
     let is_before = |at_us: u64| rewind.to_us.is_none_or(|to| at_us <= to);

@@ -16,7 +16,8 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// The log has of each run the first lines that it told, all of them of the run with which the job is done, and none of a run after the next has begun.
+/// The log has of each run the first lines that it told, all of them of the run with which the job
+/// is done, and none of a run after the next has begun.
 fn wrong(job: &Job<'_>, log: &[Told], progress: Option<u64>, is_done: bool) -> Option<String> {
     let mut last: Option<Told> = None;
     for line in log {

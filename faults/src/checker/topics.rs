@@ -1,8 +1,9 @@
 //! A subscription has every event of its span, and none from before its begin: I29.
 //!
-//! The span begins where the subscription was made, or where a person has let it begin again. It ends with what its topic has removed before the subscription had read
-//! it, which is counted: so many events may be missing, and no more. Of a broker that may lose what it has acknowledged, those events are asked for that its log
-//! has in the end.
+//! The span begins where the subscription was made, or where a person has let it begin again. It
+//! ends with what its topic has removed before the subscription had read it, which is counted: so
+//! many events may be missing, and no more. Of a broker that may lose what it has acknowledged,
+//! those events are asked for that its log has in the end.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -97,7 +98,8 @@ fn complete(facts: &Facts<'_>, held: &HeldSubscription, of: &Subscription<'_>, e
     let is_of_span = |event: &&Event<'_>| {
         let begins = of.made.iter().filter(|made| made.fate != Fate::Refused);
         let was_there = event.publish.span.from_us > since;
-        // One that begins at the oldest event has those that were there before, unless they had been removed.
+        // One that begins at the oldest event has those that were there before, unless they had
+        // been removed.
         let is_after_begin =
             was_there || event.in_log && begins.clone().next().is_some() && begins.clone().all(|made| made.mark == Mark::Start);
         let passed = of.rewinds.iter().any(|rewind| rewind.fate != Fate::Refused && may_lie_before(event.publish, rewind));
@@ -114,7 +116,8 @@ fn complete(facts: &Facts<'_>, held: &HeldSubscription, of: &Subscription<'_>, e
         );
         broken(found, Invariant::Subscriptions, &name(held, first.id), format!("subscription {} {what}", held.queue));
     }
-    // Whatever it has never heard of may be lost, and an event that was published twice lies in the log twice.
+    // Whatever it has never heard of may be lost, and an event that was published twice lies in the
+    // log twice.
     let unheard = facts.publishes.values().flatten().filter(|publish| publish.fate != Fate::Refused);
     let unheard = unheard.filter(|publish| publish.existing || publish.id.is_none_or(|id| job_of(facts, held, id).is_none())).count();
     if of.rewinds.is_empty() && held.lost > unheard as u64 {
@@ -142,9 +145,10 @@ fn nothing_before(facts: &Facts<'_>, held: &HeldSubscription, of: &Subscription<
     }
 }
 
-/// After a rewind every event from its mark on that the log still has is handled again, but for one whose job ran meanwhile, and one that was
-/// published twice: the subscription may not have read its second entry yet, and skips it then. A later rewind that may have happened may have
-/// skipped what lies before its own mark.
+/// After a rewind every event from its mark on that the log still has is handled again, but for one
+/// whose job ran meanwhile, and one that was published twice: the subscription may not have read
+/// its second entry yet, and skips it then. A later rewind that may have happened may have skipped
+/// what lies before its own mark.
 fn handled_again(facts: &Facts<'_>, held: &HeldSubscription, of: &Subscription<'_>, events: &[Event<'_>], found: &mut Vec<Finding>) {
     let rewinds: BTreeMap<u64, &Marked<'_>> =
         of.rewinds.iter().filter(|rewind| rewind.fate == Fate::Happened).map(|rewind| (rewind.span.from_us, rewind)).collect();

@@ -12,7 +12,8 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     no_leak(facts, found);
 }
 
-/// No job was stored while another one of its key had surely not ended: that one ran before and after, or was there all the time.
+/// No job was stored while another one of its key had surely not ended: that one ran before and
+/// after, or was there all the time.
 fn one_holder(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     let mut of_keys: BTreeMap<u64, Vec<&Enqueued<'_>>> = BTreeMap::new();
     for enqueue in facts.enqueues.values().flatten().filter(|enqueue| enqueue.fate == Fate::Happened && !enqueue.existing) {
@@ -43,7 +44,8 @@ fn alive_until(facts: &Facts<'_>, job: &Job<'_>) -> Option<u64> {
     // Whoever claims it finds it alive, and so does a finish that counted, when it was sent.
     let claims = job.deliveries.values().map(|delivery| delivery.claimed_us);
     let finishes = job.deliveries.values().filter_map(|delivery| delivery.accepted()).map(|finish| finish.span.from_us);
-    // A claim is recorded when its answer has come: the job may have been cancelled meanwhile, and another one stored.
+    // A claim is recorded when its answer has come: the job may have been cancelled meanwhile, and
+    // another one stored.
     let cancelled = job.cancels.iter().chain(&job.deletes).filter(|(_, fate)| *fate != Fate::Refused).map(|(span, _)| span.from_us).min();
     let last = claims.chain(finishes).max()?;
     Some(cancelled.map_or(last, |cancelled| cancelled.min(last)))

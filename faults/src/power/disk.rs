@@ -55,7 +55,8 @@ impl<'a> Disk<'a> {
         Disk { files: files.into_iter().map(file).collect(), forgetful: false }
     }
 
-    /// The same, but it lies: whoever waits for it waits for nothing. For showing that this is noticed.
+    /// The same, but it lies: whoever waits for it waits for nothing. For showing that this is
+    /// noticed.
     #[must_use]
     pub fn forgetful(self) -> Disk<'a> {
         Disk { forgetful: true, ..self }

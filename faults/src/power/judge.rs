@@ -16,7 +16,8 @@ pub enum Keeps {
     AllButATail,
 }
 
-/// What processes asked of the broker and what they were told, by their place in the log of the disk.
+/// What processes asked of the broker and what they were told, by their place in the log of the
+/// disk.
 #[derive(Debug, Default)]
 pub struct Acts(Vec<Act>);
 
@@ -46,7 +47,8 @@ pub struct Found {
 }
 
 impl Acts {
-    /// Reads the histories in the log. Only of jobs that are kept when they are done it can be said whether they are.
+    /// Reads the histories in the log. Only of jobs that are kept when they are done it can be said
+    /// whether they are.
     ///
     /// # Errors
     /// When a line is no record.
@@ -81,7 +83,8 @@ impl Acts {
         Ok(acts)
     }
 
-    /// Compares what had been told when the power failed, at this place in the log, with the jobs that are there and their states.
+    /// Compares what had been told when the power failed, at this place in the log, with the jobs
+    /// that are there and their states.
     pub fn judge(&self, cut: usize, there: &BTreeMap<String, JobState>, keeps: Keeps) -> Found {
         let asked = || self.0.iter().filter(|act| act.asked < cut);
         let latest = asked().filter(|act| act.survived(there)).map(|act| act.asked).max().unwrap_or(0);

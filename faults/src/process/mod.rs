@@ -128,7 +128,8 @@ pub struct Mix {
     pub unique: u64,
     /// So many groups, of which each job has the one of its number; 0: none.
     pub groups: u64,
-    /// Whether each job has a group, a key of a limit, and in turn a unique key for a second or a given id, which no other job has.
+    /// Whether each job has a group, a key of a limit, and in turn a unique key for a second or a
+    /// given id, which no other job has.
     #[serde(default)]
     pub once: bool,
     /// Whether these are keys of a limit, and no groups.
@@ -173,7 +174,8 @@ impl Default for Mix {
 }
 
 impl Mix {
-    /// Events of some groups, whose handlers return, fail, panic, snooze, or fail for good. One in ten is published twice.
+    /// Events of some groups, whose handlers return, fail, panic, snooze, or fail for good. One in
+    /// ten is published twice.
     pub fn events(ms: u32, groups: u64) -> Mix {
         let deeds = vec![Deed::Return; 12].into_iter().chain([Deed::Fail(1), Deed::Panic(1), Deed::Snooze(1), Deed::Fail(ATTEMPTS)]);
         Mix { deeds: deeds.collect(), given: 10, groups, events: true, max_attempts: ATTEMPTS, ..Mix::plain(ms) }

@@ -1,4 +1,5 @@
-//! A process that takes the steps of an operation, as a command line does that a person has told to go on with it.
+//! A process that takes the steps of an operation, as a command line does that a person has told to
+//! go on with it.
 
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ pub(super) async fn run(orders: OperatorOrders) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes an operation over at once, and takes its steps to the end, with a pause between two of them. What the broker cannot do is tried again. A runner that is taken over ends.
+/// Takes an operation over at once, and takes its steps to the end, with a pause between two of
+/// them. What the broker cannot do is tried again. A runner that is taken over ends.
 ///
 /// # Errors
 /// Those that do not pass.

@@ -1,4 +1,5 @@
-//! A process that enqueues, as applications do: several callers at once, each of which settles what it got no answer to.
+//! A process that enqueues, as applications do: several callers at once, each of which settles what
+//! it got no answer to.
 
 use std::time::Duration;
 
@@ -276,7 +277,8 @@ impl Caller {
         }
     }
 
-    /// Writes down what became of an enqueue, and asks until it is known. The id, if it is stored, and whether it existed.
+    /// Writes down what became of an enqueue, and asks until it is known. The id, if it is stored,
+    /// and whether it existed.
     async fn settle(&self, draft: &Draft, answer: Result<(String, bool), QueueError>) -> Option<(String, bool)> {
         let mut answer = answer;
         loop {

@@ -53,15 +53,16 @@ pub(super) const ROWS: &[Row] = &[
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 
-/// Long jobs, so that a worker that dies holds some; none of them waits for a time, which a clock that is wrong makes wrong.
+/// Long jobs, so that a worker that dies holds some; none of them waits for a time, which a clock
+/// that is wrong makes wrong.
 fn moved() -> Setup {
     let setup = Setup::default();
     let terms = Terms { clock_moves: true, ..setup.terms };
     Setup { jobs: 1_000, own_clocks: true, mix: Mix::plain(400), terms, ..setup }
 }
 
-/// How much longer than its lease the jobs of a dead worker wait, whatever the clock does: a pass, the time between two looks, and a
-/// claim.
+/// How much longer than its lease the jobs of a dead worker wait, whatever the clock does: a pass,
+/// the time between two looks, and a claim.
 const BEYOND_THE_LEASE: Duration = Duration::from_secs(12);
 
 fn in_time(summary: &Summary) -> Result<(), Unmet> {
@@ -142,7 +143,8 @@ async fn killed(bed: &mut Bed) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Waits until jobs of a worker that was killed were taken back once more, and wait for nothing: not for a time by the clock of now.
+/// Waits until jobs of a worker that was killed were taken back once more, and wait for nothing:
+/// not for a time by the clock of now.
 async fn recovered(bed: &mut Bed) -> Result<(), Problem> {
     let before = bed.counter(Counter::Reclaimed).await;
     let taken_back = async |bed: &mut Bed| bed.counter(Counter::Reclaimed).await > before && bed.depth(JobState::Retry).await == 0;

@@ -60,12 +60,13 @@ fn people() -> u64 {
 /// Lanes whose leases end at once: more than Lua can unpack.
 const LANES: u64 = 8_001;
 
-/// How long 999 of 1,000 scripts may take: the processor, not the clock on the wall. Workers, producers and whoever else builds and
-/// tests share the processors with the server, which may be set aside for tens of milliseconds in the middle of any script.
+/// How long 999 of 1,000 scripts may take: the processor, not the clock on the wall. Workers,
+/// producers and whoever else builds and tests share the processors with the server, which may be
+/// set aside for tens of milliseconds in the middle of any script.
 const LONGEST_SCRIPT: Duration = Duration::from_millis(5);
 
-/// How long none may take. A virtual machine is set aside as a whole, too, which its processor time does not show: a script that
-/// reads three keys has lasted 5 ms there.
+/// How long none may take. A virtual machine is set aside as a whole, too, which its processor time
+/// does not show: a script that reads three keys has lasted 5 ms there.
 const LONGEST_STALL: Duration = Duration::from_millis(50);
 
 /// What is said of scripts: of the longest, of half of them, of 999 in 1,000.
@@ -77,20 +78,22 @@ const BY_WALL: [&str; 3] = [
     "script, 999 of 1,000, on the wall",
 ];
 
-/// What nothing on a machine of ours may take. The promise is 20 ms for the PING of a stranger, on a machine that does nothing else;
-/// here it waits for whoever else has the processor. The figure is in the report, with that of an idle server for comparison.
+/// What nothing on a machine of ours may take. The promise is 20 ms for the PING of a stranger, on
+/// a machine that does nothing else; here it waits for whoever else has the processor. The figure
+/// is in the report, with that of an idle server for comparison.
 const LONGEST_PING: Duration = Duration::from_millis(100);
 
 /// For how many PINGs the server is watched, one every few milliseconds.
 const PINGS: usize = 3_000;
 
-/// Whether a child of the server writes its file anew. What the server writes to meanwhile it copies first, a page at a time,
-/// which has made scripts of half a millisecond last 26.
+/// Whether a child of the server writes its file anew. What the server writes to meanwhile it
+/// copies first, a page at a time, which has made scripts of half a millisecond last 26.
 fn is_forked(server: &Server) -> bool {
     server.ask::<String>(&["INFO", "persistence"]).is_ok_and(|said| said.contains("aof_rewrite_in_progress:1"))
 }
 
-/// All jobs wait in `scheduled` for one moment; from there on the server is watched by one who has nothing to do with them.
+/// All jobs wait in `scheduled` for one moment; from there on the server is watched by one who has
+/// nothing to do with them.
 fn crowd(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
         bed.client.inspector().pause(QUEUE).await?;

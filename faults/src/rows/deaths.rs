@@ -28,7 +28,8 @@ pub(super) const ROWS: &[Row] = &[
         columns: BOTH,
         setup: || {
             let setup = Setup::default();
-            // So long that each holds jobs when it dies, and rarely enough that nobody waits for a free worker.
+            // So long that each holds jobs when it dies, and rarely enough that nobody waits for a
+            // free worker.
             let terms = Terms { lease_ms: Terms::default().lease_ms, drain_ms: 90_000, ..setup.terms };
             Setup { workers: 16, concurrency: 2, jobs: 500, callers: 1, pause_ms: 40, mix: Mix::plain(2_000), terms, ..setup }
         },
@@ -208,7 +209,8 @@ pub(super) fn killed(bed: &mut Bed, times: u32) -> Harming<'_> {
             let pause = bed.ms(20, 600);
             bed.pass(pause).await?;
             let worker = bed.any_worker();
-            // A process that a busy machine has not started yet holds no job: its death would harm nobody.
+            // A process that a busy machine has not started yet holds no job: its death would harm
+            // nobody.
             bed.until("a worker to begin", async |bed| bed.workers[worker].has_spoken()).await?;
             bed.kill(worker);
             bed.start_worker()?;
@@ -229,8 +231,8 @@ fn dies_at(bed: &mut Bed, failpoint: fn(u32) -> Failpoint) -> Harming<'_> {
     })
 }
 
-/// From a kill to the next start of a job at the default lease of 30 s: the lease, a fifth of it to look again, and the time between
-/// two looks.
+/// From a kill to the next start of a job at the default lease of 30 s: the lease, a fifth of it to
+/// look again, and the time between two looks.
 const RECOVERY: Duration = Duration::from_secs(41);
 
 /// Then somebody has to claim it.

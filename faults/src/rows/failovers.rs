@@ -36,7 +36,8 @@ pub(super) const ROWS: &[Row] = &[
             Box::pin(async move {
                 bed.progress(100).await?;
                 bed.kill_master()?;
-                // Long before they would take it for dead. Nobody names another master, and workers ask again and again.
+                // Long before they would take it for dead. Nobody names another master, and workers
+                // ask again and again.
                 bed.pause_sentinels(true)?;
                 let away = bed.ms(2_000, 6_000);
                 bed.pass(away).await?;
@@ -70,7 +71,8 @@ fn steady() -> Setup {
     Setup { mix: Mix { ms: 30, ..Mix::default() }, pause_ms: 10, ..Setup::default() }
 }
 
-/// Replication is asynchronous: what was acknowledged in the last moment may be lost, and nothing else.
+/// Replication is asynchronous: what was acknowledged in the last moment may be lost, and nothing
+/// else.
 fn lossy() -> Setup {
     let setup = steady();
     let terms = Terms { volatile: true, ..setup.terms };

@@ -135,7 +135,8 @@ fn refused_at_all(summary: &Summary) -> Result<(), Unmet> {
     if summary.refused > 0 { Ok(()) } else { Err(missed("nothing was refused")) }
 }
 
-/// Jobs that leave a trace when they are done, and enough of them for the log to be merged a few times.
+/// Jobs that leave a trace when they are done, and enough of them for the log to be merged a few
+/// times.
 fn recorded(setup: Setup) -> Setup {
     let mix = Mix { kept: 1, cancelled: 0, bytes: 4_000, ..Mix::default() };
     Setup { workers: 2, producers: 2, jobs: 1_000, pause_ms: 1, recorded: true, mix, ..setup }

@@ -37,7 +37,8 @@ fn key(kind: &str) -> String {
     format!("queue:{{{QUEUE}}}:{kind}")
 }
 
-/// Puts some ids of `ready`, of jobs that run, and of those that ran the last time into `ready`, at either end.
+/// Puts some ids of `ready`, of jobs that run, and of those that ran the last time into `ready`, at
+/// either end.
 const DOUBLE: &str = "
 local ids = redis.call('LRANGE', KEYS[1], 100, 109)
 for _, id in ipairs(redis.call('LRANGE', KEYS[3], 0, 9)) do ids[#ids + 1] = id end

@@ -140,7 +140,8 @@ pub(super) const ROWS: &[Row] = &[
                 for worker in 0..bed.workers.len() {
                     bed.harm_line(worker, Harm::SwallowReplies);
                 }
-                // Beyond the deadline of a call: whoever waits for one gives it up, and its connection after the second.
+                // Beyond the deadline of a call: whoever waits for one gives it up, and its
+                // connection after the second.
                 bed.pass(Duration::from_secs(6)).await?;
                 bed.clear_lines();
                 bed.has_hit_replies()

@@ -1,7 +1,8 @@
 //! The fault matrix: one row, one fault, and what must hold.
 //!
-//! A row defines how its run is laid out, what harm it does, and what must have happened. A run whose fault missed its moment is
-//! [inconclusive](Unmet::Inconclusive): it does not pass, and is repeated. That every promise held is for the [checker](crate::checker) to say, in every row.
+//! A row defines how its run is laid out, what harm it does, and what must have happened. A run
+//! whose fault missed its moment is [inconclusive](Unmet::Inconclusive): it does not pass, and is
+//! repeated. That every promise held is for the [checker](crate::checker) to say, in every row.
 
 mod bytes;
 mod clocks;
@@ -62,7 +63,8 @@ pub struct Row {
 /// What a row expected and did not see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unmet {
-    /// Its fault missed its moment, such as a kill after the end of all jobs. The run shows nothing, and is repeated with another seed.
+    /// Its fault missed its moment, such as a kill after the end of all jobs. The run shows
+    /// nothing, and is repeated with another seed.
     Inconclusive(String),
     /// The row did not hold.
     Broken(String),
@@ -131,7 +133,8 @@ pub fn all() -> Vec<&'static Row> {
     .collect()
 }
 
-/// Rows of the matrix that are not here, and why: where they are tested instead, or what is not built.
+/// Rows of the matrix that are not here, and why: where they are tested instead, or what is not
+/// built.
 pub const LEFT_OUT: [(&str, &str); 9] = [
     ("M10", "`a_handler_that_does_not_stop_is_shown_as_stuck`"),
     ("M11 M46 M65", "graded B: not built"),

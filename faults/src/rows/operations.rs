@@ -1,4 +1,5 @@
-//! What people do to all jobs that match, and callers that wait, while processes die and other servers take over.
+//! What people do to all jobs that match, and callers that wait, while processes die and other
+//! servers take over.
 
 use std::time::{Duration, SystemTime};
 
@@ -70,7 +71,8 @@ fn runner_killed(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
         bed.stand(STANDING).await?;
         let operation = bed.cancel_standing(STANDING).await?;
-        // A request of a process that was killed may lie on its way, and count as a step later: each process takes steps under a name of its own.
+        // A request of a process that was killed may lie on its way, and count as a step later:
+        // each process takes steps under a name of its own.
         let mut runners: Vec<Option<String>> = Vec::new();
         let mut kills = 0;
         while kills < KILLS {
@@ -149,10 +151,12 @@ fn fails_over(bed: &mut Bed, is_lossy: bool) -> Harming<'_> {
 const AWAITED: u64 = 60;
 const LONGEST: u32 = 4_000;
 
-/// A caller looks by itself within five seconds at first, and then every five seconds. By then the first jobs start, and another server takes over.
+/// A caller looks by itself within five seconds at first, and then every five seconds. By then the
+/// first jobs start, and another server takes over.
 const LOOKED: Duration = Duration::from_millis(5_200);
 
-/// A caller is told of the end of its job within this time, although it has not looked by itself: it listens to the server that has taken over, and looks when it begins to.
+/// A caller is told of the end of its job within this time, although it has not looked by itself:
+/// it listens to the server that has taken over, and looks when it begins to.
 const TOLD_WITHIN: Duration = Duration::from_millis(3_000);
 
 fn waits(bed: &mut Bed) -> Harming<'_> {

@@ -184,7 +184,8 @@ async fn last(bed: &mut Bed, name: &str, tick: i64) -> Result<(), Problem> {
     bed.until(&format!("the tick {tick} of {name}"), made).await
 }
 
-/// Lets the broker believe that it is this time, in seconds since 1970. On a file, all workers are killed, and others begin at that time.
+/// Lets the broker believe that it is this time, in seconds since 1970. On a file, all workers are
+/// killed, and others begin at that time.
 fn jump(bed: &mut Bed, to: i64) -> Result<(), Problem> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let by = to - i64::try_from(now)?;

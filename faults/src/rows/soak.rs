@@ -74,8 +74,9 @@ fn at_random(bed: &mut Bed) -> Harming<'_> {
     })
 }
 
-/// What servers can suffer of which one takes another's place, and nothing is lost. Sentinels that stand still take a sound master
-/// for dead when they go on, and what it takes in meanwhile is lost: that is M41.
+/// What servers can suffer of which one takes another's place, and nothing is lost. Sentinels that
+/// stand still take a sound master for dead when they go on, and what it takes in meanwhile is
+/// lost: that is M41.
 fn to_several(bed: &mut Bed) -> Result<(), Problem> {
     if bed.column() == Column::Cluster && bed.rng.bool() {
         bed.move_slot()

@@ -1,4 +1,5 @@
-//! Nothing starves, and nothing is searched for in vain: suspects, poison beside long jobs, names that are used once, and queues in which nothing may start.
+//! Nothing starves, and nothing is searched for in vain: suspects, poison beside long jobs, names
+//! that are used once, and queues in which nothing may start.
 
 use std::{
     collections::BTreeMap,
@@ -84,7 +85,8 @@ const SUSPECTS: u64 = 300;
 /// Jobs that come while they wait.
 const FRESH: u64 = 200;
 
-/// Makes hundreds of suspects, kills workers that run some of them, and lets jobs of other groups come.
+/// Makes hundreds of suspects, kills workers that run some of them, and lets jobs of other groups
+/// come.
 fn suspects(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
         let mut charged = 0;
@@ -191,7 +193,8 @@ async fn sweep(bed: &mut Bed, until: impl AsyncFn(&mut Bed) -> bool) -> Result<(
     Ok(())
 }
 
-/// Thousands of names come that are used once. Meanwhile one sweeps: it keeps up, and nothing is left.
+/// Thousands of names come that are used once. Meanwhile one sweeps: it keeps up, and nothing is
+/// left.
 fn flood(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
         let rate = "1000/1s".parse()?;
@@ -199,7 +202,8 @@ fn flood(bed: &mut Bed) -> Harming<'_> {
         bed.harm("names that are used once", "broker");
         sweep(bed, async |bed| bed.counter(Counter::Done).await >= FLOOD).await?;
         let behind = entries(bed)?;
-        // Starts of groups are forgotten when the virtual time has passed them, or when nothing waits.
+        // Starts of groups are forgotten when the virtual time has passed them, or when nothing
+        // waits.
         let most = |kind: &str| if kind == "rates" { FLOOD } else { FLOOD / 2 } * 4 / 5;
         if behind.iter().any(|(kind, entries)| *kind != "groups" && *entries > most(kind)) {
             return Err(format!("the sweep does not keep up with {FLOOD} jobs: {behind:?}").into());

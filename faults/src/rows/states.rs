@@ -88,8 +88,9 @@ fn survived(summary: &Summary) -> Result<(), Unmet> {
     }
 }
 
-/// Cuts the file in the middle of anything, three times. A server that starts with such a file keeps the beginning of a transaction
-/// in it, and carries this half out at its next start, unless it writes the file anew before.
+/// Cuts the file in the middle of anything, three times. A server that starts with such a file
+/// keeps the beginning of a transaction in it, and carries this half out at its next start, unless
+/// it writes the file anew before.
 fn tail_cut(bed: &mut Bed, anew: bool) -> Harming<'_> {
     Box::pin(async move {
         for _ in 0..3 {

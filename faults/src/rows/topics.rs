@@ -212,7 +212,8 @@ fn handed_over(bed: &mut Bed) -> Harming<'_> {
     })
 }
 
-/// Replication is asynchronous: what was acknowledged in the last moment may be lost, and nothing else.
+/// Replication is asynchronous: what was acknowledged in the last moment may be lost, and nothing
+/// else.
 fn lossy() -> Setup {
     let setup = Setup { jobs: 1_000, ..topic(Mix::events(20, GROUPS), ALL_OF_THREE) };
     let terms = Terms { volatile: true, ..setup.terms };

@@ -20,7 +20,8 @@ pub(super) const ROWS: &[Row] = &[Row {
     expect: anything,
 }];
 
-/// Jobs come and run until the end. What was acknowledged in the last moment before a crash may be lost.
+/// Jobs come and run until the end. What was acknowledged in the last moment before a crash may be
+/// lost.
 fn busy() -> Setup {
     let setup = Setup::default();
     let terms = Terms { volatile: true, ..setup.terms };
@@ -50,8 +51,9 @@ fn watched(bed: &mut Bed) -> Harming<'_> {
         let lacks = bed.ms(200, 400);
         bed.pass(lacks).await?;
         reads_on(bed, &watcher).await?;
-        // It reads through the crash, or is busy with something else. When it reads again, the server that has taken over has given the numbers that it has read, and
-        // more, to other transitions.
+        // It reads through the crash, or is busy with something else. When it reads again, the
+        // server that has taken over has given the numbers that it has read, and more, to other
+        // transitions.
         watcher.reads(bed.ms(0, 1).is_zero());
         bed.kill_master()?;
         bed.wait_for_promotion()?;

@@ -108,7 +108,8 @@ fn zombie(bed: &mut Bed) -> Harming<'_> {
             bed.progress(round * 150).await?;
             let worker = bed.any_worker();
             bed.stop(worker);
-            // A suspect after a lease, taken back a fifth of one later; then its heirs run what it still believes to hold.
+            // A suspect after a lease, taken back a fifth of one later; then its heirs run what it
+            // still believes to hold.
             let held = bed.lease() * 2 + bed.ms(0, 800);
             bed.pass(held).await?;
             bed.go_on(worker);

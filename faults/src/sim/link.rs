@@ -1,4 +1,5 @@
-//! What lies between a simulated process and its broker: requests and replies are lost, late, or torn.
+//! What lies between a simulated process and its broker: requests and replies are lost, late, or
+//! torn.
 
 use std::{
     collections::BTreeMap,
@@ -54,7 +55,8 @@ impl Weather {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hints for one more listener. Tokio leaves to chance in which order the listeners of one announcer are woken: each has an announcer of its own.
+    /// Hints for one more listener. Tokio leaves to chance in which order the listeners of one
+    /// announcer are woken: each has an announcer of its own.
     fn hints(self: &Arc<Self>, name: String, of_broker: impl FnOnce() -> Hints) -> Hints {
         let announcer = Announcer::new();
         let hints = announcer.hints();
@@ -105,7 +107,8 @@ impl Link {
         if self.weather.below(2) == 0 { Hints::silent() } else { self.weather.hints(name, || hints(&self.broker)) }
     }
 
-    /// Carries a request to the broker, or not, and its reply back, or not. It is carried out when it is polled.
+    /// Carries a request to the broker, or not, and its reply back, or not. It is carried out when
+    /// it is polled.
     async fn call<T: Send + 'static>(&self, request: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
         let foul = self.weather.foul.load(Ordering::SeqCst);
         let cut = self.cut.load(Ordering::SeqCst);

@@ -1,9 +1,10 @@
-//! The worker and the client under simulation: their real code on SQLite in memory, behind links that fail,
-//! in virtual time.
+//! The worker and the client under simulation: their real code on SQLite in memory, behind links
+//! that fail, in virtual time.
 //!
-//! One seed decides everything: what is enqueued, which requests and replies are lost, late or torn, who is cut off and who dies.
-//! Minutes of such a life take milliseconds, and the checker that judges real processes judges them. What is not simulated are threads
-//! and files of brokers; and futures whose order tokio leaves to chance, of which the worker has none that matters.
+//! One seed decides everything: what is enqueued, which requests and replies are lost, late or
+//! torn, who is cut off and who dies. Minutes of such a life take milliseconds, and the checker
+//! that judges real processes judges them. What is not simulated are threads and files of brokers;
+//! and futures whose order tokio leaves to chance, of which the worker has none that matters.
 
 mod link;
 mod outcomes;
@@ -352,7 +353,8 @@ impl World {
     async fn heal(&mut self) {
         self.weather.foul.store(false, Ordering::SeqCst);
         if self.rules == Rules::OfTopics {
-            // Requests that were given up have arrived by then. A subscription that somebody has begun to rewind stands until it is rewound.
+            // Requests that were given up have arrived by then. A subscription that somebody has
+            // begun to rewind stands until it is rewound.
             tokio::time::sleep(LATEST).await;
             let inspector = self.inspector();
             let topic = inspector.topic(TOPIC).await.expect("memory answers");

@@ -1,4 +1,5 @@
-//! A few rows of the fault matrix, with fixed seeds: `cargo xtask faults` runs all of them, with any.
+//! A few rows of the fault matrix, with fixed seeds: `cargo xtask faults` runs all of them, with
+//! any.
 
 mod simulation;
 
@@ -52,7 +53,8 @@ rows! {
     on_sqlite_a_power_cut_takes_nothing_that_was_acknowledged: "M62" on Column::Sqlite;
 }
 
-/// A run is several processes with short leases: more than a few at once would only show that the machine is small.
+/// A run is several processes with short leases: more than a few at once would only show that the
+/// machine is small.
 static TURNS: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(3);
 
 async fn holds(number: &str, column: Column) {

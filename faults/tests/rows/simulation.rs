@@ -1,4 +1,5 @@
-//! Worker and client under simulation, with many seeds. `FAULTS_SEED=17 cargo test -p queue-faults --test rows simulation` replays one.
+//! Worker and client under simulation, with many seeds.
+//! `FAULTS_SEED=17 cargo test -p queue-faults --test rows simulation` replays one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -44,7 +44,8 @@ fn overdue(topic: &TopicInfo) -> Option<Problem> {
         .then(|| Problem::advice(None, problem, way_out))
 }
 
-/// About how many events a topic does not keep, if they came at a steady rate and are of one size. An event that a subscription has not read is not counted.
+/// About how many events a topic does not keep, if they came at a steady rate and are of one size.
+/// An event that a subscription has not read is not counted.
 fn expired(events: u64, bytes: u64, unread: u64, oldest: Duration, retention: &Retention) -> u64 {
     let too_many = retention.count.map_or(0, |most| events.saturating_sub(most));
     let too_large = retention.bytes.map_or(0.0, |most| bytes.saturating_sub(most) as f64 / bytes.max(1) as f64 * events as f64);

@@ -30,7 +30,8 @@ pub(crate) struct RewindArgs {
     /// Rewind it without a question
     #[arg(long)]
     yes: bool,
-    /// Print how many events it would read again and how many waiting jobs it would cancel; change nothing
+    /// Print how many events it would read again and how many waiting jobs it would cancel; change
+    /// nothing
     #[arg(long, conflicts_with = "yes")]
     dry_run: bool,
     #[command(flatten)]

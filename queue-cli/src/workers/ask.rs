@@ -1,4 +1,5 @@
-//! `workers quiet`, `workers resume` and `workers stop`: asks workers, and waits until each has confirmed the request.
+//! `workers quiet`, `workers resume` and `workers stop`: asks workers, and waits until each has
+//! confirmed the request.
 
 use std::{
     collections::BTreeMap,
@@ -103,7 +104,8 @@ pub(super) async fn ask(client: &Client, args: &AskArgs, mode: WorkerMode) -> Re
     ended
 }
 
-/// Those that are meant. Of all of some kind nothing is asked before a person has seen which they are.
+/// Those that are meant. Of all of some kind nothing is asked before a person has seen which they
+/// are.
 async fn chosen(client: &Client, args: &AskArgs, mode: WorkerMode) -> Result<Vec<WorkerRecord>, Failure> {
     let workers = client.inspector().workers().await?;
     if !args.workers.is_empty() {

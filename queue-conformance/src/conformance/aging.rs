@@ -49,7 +49,8 @@ async fn put(bed: &Bed, priority: Priority, group: Option<&str>) -> JobId {
     id
 }
 
-/// Without aging a job waits for all that are more important, whenever they came. With it, it starts before those that came long after it.
+/// Without aging a job waits for all that are more important, whenever they came. With it, it
+/// starts before those that came long after it.
 pub async fn a_job_that_has_waited_starts_before_a_later_one_of_a_higher_priority(bed: Bed) {
     let mut lane = bed.lane().await;
     let waits = put(&bed, Priority::Low, None).await;
@@ -68,7 +69,8 @@ pub async fn a_job_that_has_waited_starts_before_a_later_one_of_a_higher_priorit
     assert_eq!(show(&bed, &low).await.priority, Priority::Low, "its own priority is what it was");
 }
 
-/// One priority each time; those of one priority keep their order, and a job counts as before while it has not risen.
+/// One priority each time; those of one priority keep their order, and a job counts as before while
+/// it has not risen.
 pub async fn a_job_rises_by_one_priority_each_time(bed: Bed) {
     let mut lane = bed.lane().await;
     set(&bed, Aging::Every(LONG)).await;
@@ -105,7 +107,8 @@ pub async fn jobs_of_a_group_rise_inside_it(bed: Bed) {
     assert!(place(&low) < place(&critical) && place(&other) < 2, "{claimed:?}");
 }
 
-/// A job that comes back begins at its own priority, and waits anew. One that is taken out is found where it has risen to.
+/// A job that comes back begins at its own priority, and waits anew. One that is taken out is found
+/// where it has risen to.
 pub async fn a_job_that_comes_back_begins_at_its_own_priority(bed: Bed) {
     let mut lane = bed.lane().await;
     set(&bed, Aging::Every(SOON)).await;
@@ -128,7 +131,8 @@ pub async fn a_job_that_comes_back_begins_at_its_own_priority(bed: Bed) {
     assert_eq!(bed.depth(JobState::Ready).await, 0);
 }
 
-/// A suspect stands before all others as it is, and a job that waits for its time does not rise meanwhile.
+/// A suspect stands before all others as it is, and a job that waits for its time does not rise
+/// meanwhile.
 pub async fn only_jobs_that_wait_for_a_slot_rise(bed: Bed) {
     set(&bed, Aging::Every(SOON)).await;
     let ids = bed.put(2).await;
@@ -171,7 +175,8 @@ pub async fn without_aging_none_rises_further(bed: Bed) {
     assert_eq!(order, [risen_one, later, waits]);
 }
 
-/// Who has read something else changes nothing, and hears what is stored. What is sent again finds what it wanted.
+/// Who has read something else changes nothing, and hears what is stored. What is sent again finds
+/// what it wanted.
 pub async fn a_change_of_aging_is_a_compare_and_set(bed: Bed) {
     let request = SetAging::new(bed.queue.clone(), Vec::new(), b"60000:x".to_vec());
     assert_eq!(bed.broker.set_aging(&request).await.unwrap(), AgingSet::Set);

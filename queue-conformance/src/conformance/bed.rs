@@ -15,7 +15,8 @@ use queue_core::{
 
 use crate::patience;
 
-/// Where a broker keeps its jobs, as the suite sees it. One is made for each case; dropping it cleans up.
+/// Where a broker keeps its jobs, as the suite sees it. One is made for each case; dropping it
+/// cleans up.
 #[async_trait]
 pub trait Storage: Send + 'static {
     /// A broker on this storage, as another process would open it.
@@ -24,8 +25,8 @@ pub trait Storage: Send + 'static {
     /// Remembers everything that is stored, as a backup does. No broker is open.
     async fn save(&mut self);
 
-    /// Puts everything back to what [`save`](Self::save) remembered. No broker is open. A storage that cannot be backed up
-    /// may be empty afterwards.
+    /// Puts everything back to what [`save`](Self::save) remembered. No broker is open. A storage
+    /// that cannot be backed up may be empty afterwards.
     async fn restore(&mut self);
 }
 
@@ -378,9 +379,11 @@ pub fn eventually<T>(what: &str, ask: impl AsyncFnMut() -> Option<T>) -> impl Fu
     patience::wait(what).every(Duration::from_millis(2)).some(ask)
 }
 
-/// A new listener, once it hears what is announced in its queue, and what it was told at first is over. It is its broker's, and of this queue.
+/// A new listener, once it hears what is announced in its queue, and what it was told at first is
+/// over. It is its broker's, and of this queue.
 pub(super) async fn hears_of_nothing_yet(broker: &DynBroker, queue: &Arc<str>, mut hints: Hints) -> Hints {
-    // The end of a pause is announced. The listener of a server hears nothing before its subscription stands, which is that of all who listen to its queue.
+    // The end of a pause is announced. The listener of a server hears nothing before its
+    // subscription stands, which is that of all who listen to its queue.
     let mut pauses = broker.hints(queue);
     eventually("a pause is announced", async || {
         let pause = SetPause::pause(queue.clone(), PauseOf::Queue, Pausing::new().lasting(LONG));

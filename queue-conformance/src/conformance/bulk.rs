@@ -146,7 +146,8 @@ pub async fn all_are_cancelled_beside_a_lane_that_claims(bed: Bed) {
         cancelled
     };
     let claims = async {
-        // Its claims take the gaps at the head away, so that jobs move up to where the walk has been.
+        // Its claims take the gaps at the head away, so that jobs move up to where the walk has
+        // been.
         while !is_over.get() {
             if bed.depth(JobState::Cancelled).await > JOBS / 3 {
                 lane.claim(5).await;

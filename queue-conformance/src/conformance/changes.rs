@@ -1,4 +1,5 @@
-//! Changes: a lane that has known a queue with nothing but ordinary jobs sees whatever else comes into it.
+//! Changes: a lane that has known a queue with nothing but ordinary jobs sees whatever else comes
+//! into it.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},

@@ -12,7 +12,8 @@ use super::{
     unique::{self, SKIP, key},
 };
 
-/// A copy has what the job has, in its own queue or in another, and nothing of its past. Asked for again it is there.
+/// A copy has what the job has, in its own queue or in another, and nothing of its past. Asked for
+/// again it is there.
 pub async fn a_job_is_duplicated(bed: Bed) {
     let inspector = bed.inspector();
     let mut new = groups::job("a");
@@ -46,7 +47,8 @@ pub async fn a_job_is_duplicated(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A copy holds its key alone: in the queue of the job that has it there is none, in another queue there is.
+/// A copy holds its key alone: in the queue of the job that has it there is none, in another queue
+/// there is.
 pub async fn a_copy_takes_the_key_where_it_is_free(bed: Bed) {
     let inspector = bed.inspector();
     let id = unique::first(&bed, unique::job("1", SKIP)).await;

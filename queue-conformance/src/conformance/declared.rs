@@ -30,7 +30,8 @@ async fn claimed(bed: &Bed) -> Vec<char> {
     claimed
 }
 
-/// It holds for each group from the next claim on, and what a person has set of all groups, or of one, goes over it field by field.
+/// It holds for each group from the next claim on, and what a person has set of all groups, or of
+/// one, goes over it field by field.
 pub async fn what_code_declares_holds_where_nothing_is_set(bed: Bed) {
     for of in ["a", "b", "c"] {
         put(&bed, of, 4).await;
@@ -67,7 +68,8 @@ pub async fn code_declares_an_order(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Of releases that disagree the one holds that was first seen latest; one without a live worker is forgotten, so that a rollback takes effect.
+/// Of releases that disagree the one holds that was first seen latest; one without a live worker is
+/// forgotten, so that a rollback takes effect.
 pub async fn of_releases_that_disagree_the_latest_holds(bed: Bed) {
     let mut record = GroupsRecord::default();
     let live: BTreeSet<String> = ["v1".to_owned(), "v2".to_owned()].into();

@@ -24,7 +24,8 @@ async fn all(bed: &Bed, kind: OperationKind) -> Operation {
     ended
 }
 
-/// A job in each of the waiting states, of every priority, of a group, of a limit and with a key; and one that runs.
+/// A job in each of the waiting states, of every priority, of a group, of a limit and with a key;
+/// and one that runs.
 async fn filled(bed: &Bed) -> (super::Lane, queue_core::broker::Delivery) {
     let mut lane = bed.lane().await;
     let (_, runs) = running(bed, &mut lane, BUFFER).await;
@@ -54,7 +55,8 @@ async fn waiting(bed: &Bed) -> u64 {
         .sum()
 }
 
-/// All that waits is gone, with its places, keys, groups and limits. What runs goes on, and what has ended stays.
+/// All that waits is gone, with its places, keys, groups and limits. What runs goes on, and what
+/// has ended stays.
 pub async fn a_drain_leaves_nothing_of_what_waits(bed: Bed) {
     let (mut lane, runs) = filled(&bed).await;
     let before = waiting(&bed).await;

@@ -1,4 +1,5 @@
-//! What people do to a group: a pause with a reason, a look at its line, and the cancel of its jobs in steps.
+//! What people do to a group: a pause with a reason, a look at its line, and the cancel of its jobs
+//! in steps.
 
 use std::time::Duration;
 
@@ -101,7 +102,8 @@ pub async fn the_age_of_the_oldest_job_of_a_group_is_told(bed: Bed) {
     is_about(oldest("a").await, 1);
 }
 
-/// Of jobs with limits as well: of a group the heads of each of its kinds, and without a group that of the queue.
+/// Of jobs with limits as well: of a group the heads of each of its kinds, and without a group that
+/// of the queue.
 pub async fn the_age_of_the_oldest_job_with_limits_is_told(bed: Bed) {
     let key = |value| limits::key("account", value);
     let oldest = async |of| group(&bed, of).await.oldest;
@@ -162,7 +164,8 @@ pub async fn the_age_of_the_oldest_job_is_told_while_a_limit_is_closed(bed: Bed)
     is_about(bed.stats().await.oldest, 4);
 }
 
-/// So has one whose only group is ordered, and whose line is held by a job that runs or waits for its retry.
+/// So has one whose only group is ordered, and whose line is held by a job that runs or waits for
+/// its retry.
 pub async fn the_age_of_the_oldest_job_is_told_while_a_line_is_held(bed: Bed) {
     order(&bed, "a", GroupOrder::Ordered).await;
     bed.producer().await.stored(vec![old("a", 3), old("a", 2), old("a", 1)]).await;
@@ -174,7 +177,8 @@ pub async fn the_age_of_the_oldest_job_is_told_while_a_line_is_held(bed: Bed) {
     is_about(bed.stats().await.oldest, 2);
 }
 
-/// Jobs of the group in every state, and of another group beside each. Gives a job of each that runs.
+/// Jobs of the group in every state, and of another group beside each. Gives a job of each that
+/// runs.
 async fn jobs_in_all_states(bed: &Bed, lane: &mut Lane) -> [JobId; 2] {
     let later = |of: &str| {
         let mut later = job(of);

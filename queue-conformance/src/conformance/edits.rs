@@ -193,7 +193,8 @@ pub async fn a_ready_job_is_put_off(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job that waits for its next attempt keeps its failures, and its state while its time is another one.
+/// A job that waits for its next attempt keeps its failures, and its state while its time is
+/// another one.
 pub async fn a_retry_is_edited_and_keeps_its_failures(bed: Bed) {
     let mut lane = bed.lane().await;
     let id = bed.put(1).await.remove(0);
@@ -289,7 +290,8 @@ pub async fn a_group_that_is_full_takes_no_edited_job(bed: Bed) {
     sound(&bed).await;
 }
 
-/// The head of an ordered group that waits for its retry holds the line while it stays in the group, with whatever parameters and time, and frees it when it leaves.
+/// The head of an ordered group that waits for its retry holds the line while it stays in the
+/// group, with whatever parameters and time, and frees it when it leaves.
 pub async fn the_head_of_an_ordered_group_holds_the_line_until_it_leaves(bed: Bed) {
     order(&bed, "a", GroupOrder::Ordered).await;
     let jobs = groups::put(&bed, "a", 2).await;
@@ -360,7 +362,8 @@ pub async fn an_edit_takes_no_key_from_another_job(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job that is held for a key waits for it no longer when it has another one; another time and other parameters leave it held.
+/// A job that is held for a key waits for it no longer when it has another one; another time and
+/// other parameters leave it held.
 pub async fn a_held_job_with_another_key_waits_no_longer(bed: Bed) {
     let mut lane = bed.lane().await;
     let (_, delivery) = unique::running(&bed, &mut lane, BUFFER).await;
@@ -393,7 +396,8 @@ pub async fn a_key_that_is_held_for_a_time_goes_along(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job is subject to the limits that it has now: it waits for those, and no longer for the others.
+/// A job is subject to the limits that it has now: it waits for those, and no longer for the
+/// others.
 pub async fn an_edit_changes_the_limits(bed: Bed) {
     concurrency(&bed, "stripe", 1).await;
     let (a, b) = (limit_key("stripe", "a"), limit_key("stripe", "b"));
@@ -419,7 +423,8 @@ pub async fn an_edit_changes_the_limits(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job of a group that gets other limits, or another priority, leaves nothing where it was: its group is listed no longer once it has ended.
+/// A job of a group that gets other limits, or another priority, leaves nothing where it was: its
+/// group is listed no longer once it has ended.
 pub async fn an_edit_leaves_nothing_at_the_old_place(bed: Bed) {
     concurrency(&bed, "stripe", 1).await;
     let (a, b) = (limit_key("stripe", "a"), limit_key("stripe", "b"));
@@ -476,7 +481,8 @@ pub async fn an_edited_job_rises_anew(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Of an edit and a claim that come together one wins: a worker gets the job as it was, or as it is.
+/// Of an edit and a claim that come together one wins: a worker gets the job as it was, or as it
+/// is.
 pub async fn an_edit_and_a_claim_exclude_each_other(bed: Bed) {
     let mut lane = bed.lane().await;
     for n in 0..20 {

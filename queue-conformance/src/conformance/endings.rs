@@ -95,7 +95,8 @@ pub async fn a_repeated_job_starts_its_next_round_clean(bed: Bed) {
     assert_eq!(bed.counter(Counter::Repeated).await, 1);
 }
 
-/// Only a repeat begins a new round. After a run whose ending was not stored, the next run belongs to the same round.
+/// Only a repeat begins a new round. After a run whose ending was not stored, the next run belongs
+/// to the same round.
 pub async fn only_a_repeat_changes_whether_the_round_is_odd(bed: Bed) {
     let id = bed.put(1).await.remove(0);
     let mut lane = bed.lane().await;
@@ -216,7 +217,8 @@ pub async fn kept_jobs_are_trimmed_to_the_limit_of_their_bytes(bed: Bed) {
     assert_eq!(bed.ids(JobState::Done).await, ids[7..], "three times about 1,030 bytes fit");
 }
 
-/// Many end in one turn: each is kept with its own result, whatever was taken away meanwhile, and the oldest give way together.
+/// Many end in one turn: each is kept with its own result, whatever was taken away meanwhile, and
+/// the oldest give way together.
 pub async fn jobs_that_are_kept_together_keep_their_own_results(bed: Bed) {
     let result = |n: usize| n.is_multiple_of(2).then(|| vec![n as u8; n + 1]);
     let ends = |(n, delivery): (usize, &Delivery)| finish(delivery, Ending::Ack { result: result(n), keep: Some(LONG) });
@@ -307,7 +309,8 @@ pub async fn a_returned_job_goes_to_the_head_and_is_charged_nothing(bed: Bed) {
     assert_eq!(bed.counter(Counter::Returned).await, 1);
 }
 
-/// How often a run was stopped by the stop of its worker, and when last, until the job begins anew. What has not started has lost nothing.
+/// How often a run was stopped by the stop of its worker, and when last, until the job begins anew.
+/// What has not started has lost nothing.
 pub async fn returns_are_counted_with_the_job(bed: Bed) {
     let ids = bed.put(2).await;
     let releases = async |id: &JobId| bed.show(id).await.map(|record| (record.returns, record.returned_ms.is_some()));

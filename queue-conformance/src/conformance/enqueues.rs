@@ -148,7 +148,8 @@ pub async fn queues_know_nothing_of_each_other(bed: Bed) {
     assert_eq!((record.state, record.envelope), (JobState::Ready, envelope("a")));
 }
 
-/// After a cancel the id is free at once, and the new job is delivered once: not once more for the cancelled one.
+/// After a cancel the id is free at once, and the new job is delivered once: not once more for the
+/// cancelled one.
 pub async fn a_cancelled_id_can_be_enqueued_again(bed: Bed) {
     let id = JobId::given("again").unwrap();
     let mut lane = bed.lane().await;
@@ -257,7 +258,8 @@ pub async fn an_enqueue_of_nothing_is_answered_with_nothing(bed: Bed) {
     assert!(bed.producer().await.send(Vec::new()).await.is_empty());
 }
 
-/// However safe they were to be: they are stored, and what is said is no less than what the broker keeps anyway.
+/// However safe they were to be: they are stored, and what is said is no less than what the broker
+/// keeps anyway.
 pub async fn a_confirmed_enqueue_says_how_safe_its_jobs_are(bed: Bed) {
     let producer = bed.producer().await;
     let request = producer.next(vec![NewJob::new(JobId::make(), envelope("safe"))]);

@@ -1,4 +1,5 @@
-//! Failures by fingerprint: what workers report is added up, once, and within bounds; and jobs are found by what they failed of.
+//! Failures by fingerprint: what workers report is added up, once, and within bounds; and jobs are
+//! found by what they failed of.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -31,7 +32,8 @@ async fn failures(bed: &Bed) -> Vec<FailurePattern> {
     bed.broker.failures(&bed.queue).await.expect("failures can be read")
 }
 
-/// Waits until the clock of the broker shows another millisecond: two reports in one are at the same time.
+/// Waits until the clock of the broker shows another millisecond: two reports in one are at the
+/// same time.
 async fn later(bed: &Bed) {
     let now = async || bed.broker.register(&Register::producer(bed.queue.clone(), ProcessId::random())).await.expect("it registers").now_ms;
     let before = now().await;
@@ -118,7 +120,8 @@ pub async fn a_report_of_too_many_failures_is_refused(bed: Bed) {
     assert!(matches!(bed.inspector().failures("a b").await, Err(Error::Invalid { .. })));
 }
 
-/// A filter finds the jobs whose last failure has a fingerprint, in a list, which has the beginning of a message alone, as well as one by one.
+/// A filter finds the jobs whose last failure has a fingerprint, in a list, which has the beginning
+/// of a message alone, as well as one by one.
 pub async fn jobs_that_failed_alike_are_found_and_run_again(bed: Bed) {
     let rest = "and this is what the server had to say of it, ".repeat(30);
     let texts = ["order 1: no", "order 4711: no", "timed out", &format!("shop 7: {rest}"), &format!("shop 123456: {rest}")];

@@ -1,4 +1,5 @@
-//! Floods: many groups, keys and ids that are used once. Nobody starves behind them, and what is known of them is forgotten.
+//! Floods: many groups, keys and ids that are used once. Nobody starves behind them, and what is
+//! known of them is forgotten.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -46,7 +47,8 @@ async fn run_all(lane: &mut Lane) {
     }
 }
 
-/// One group for each job: a sweep forgets them when nothing waits, and says whether it has left some.
+/// One group for each job: a sweep forgets them when nothing waits, and says whether it has left
+/// some.
 pub async fn groups_that_were_used_once_are_forgotten(bed: Bed) {
     let mut lane = bed.lane().await;
     bed.producer().await.stored((0..MANY).map(|n| job(&format!("order-{n}"))).collect()).await;
@@ -59,7 +61,8 @@ pub async fn groups_that_were_used_once_are_forgotten(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Groups come all the time, and each has one job: one that waits is not passed by those that come later.
+/// Groups come all the time, and each has one job: one that waits is not passed by those that come
+/// later.
 pub async fn a_flood_of_new_groups_passes_nobody_who_waits(bed: Bed) {
     put(&bed, "zz", 1).await;
     put(&bed, "a", 1).await;
@@ -73,7 +76,8 @@ pub async fn a_flood_of_new_groups_passes_nobody_who_waits(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Limits hold hundreds of groups back that are served next: a job behind them starts at once, also with claims of one job each.
+/// Limits hold hundreds of groups back that are served next: a job behind them starts at once, also
+/// with claims of one job each.
 pub async fn groups_that_a_limit_holds_back_keep_nobody_from_its_turn(bed: Bed) {
     concurrency(&bed, "api", 1).await;
     let of = key("api", "");
@@ -91,7 +95,8 @@ pub async fn groups_that_a_limit_holds_back_keep_nobody_from_its_turn(bed: Bed) 
     sound(&bed).await;
 }
 
-/// One key of a rate for each job: what is known of the keys is forgotten when it says nothing any more.
+/// One key of a rate for each job: what is known of the keys is forgotten when it says nothing any
+/// more.
 pub async fn rates_of_keys_that_were_used_once_are_forgotten(bed: Bed) {
     set(&bed, "api", |rule| (rule.rate, rule.burst) = ("1000/1s".parse().ok(), Some(1))).await;
     let mut lane = bed.lane().await;
@@ -107,7 +112,8 @@ pub async fn rates_of_keys_that_were_used_once_are_forgotten(bed: Bed) {
     assert_eq!(forgotten, MANY);
 }
 
-/// Thousands of keys whose rates still hold are looked at before one of which that is over: a sweep reports that it has not seen all.
+/// Thousands of keys whose rates still hold are looked at before one of which that is over: a sweep
+/// reports that it has not seen all.
 pub async fn a_sweep_that_meets_only_rates_that_hold_goes_on(bed: Bed) {
     const OVER: usize = 1;
     set(&bed, "slow", |rule| (rule.rate, rule.burst) = ("1/1h".parse().ok(), Some(1))).await;
@@ -128,7 +134,8 @@ pub async fn a_sweep_that_meets_only_rates_that_hold_goes_on(bed: Bed) {
     assert_eq!(sweep_all(&bed, |swept| swept.rates).await, OVER);
 }
 
-/// After hundreds of waiting suspects were cancelled, a lane that may run no suspect still gets plain jobs, with and without jobs of groups in the queue.
+/// After hundreds of waiting suspects were cancelled, a lane that may run no suspect still gets
+/// plain jobs, with and without jobs of groups in the queue.
 pub async fn cancelled_suspects_hide_no_other_job(bed: Bed) {
     bed.put(MANY).await;
     let mut dying = bed.dying_lane().await;
@@ -187,7 +194,8 @@ pub async fn cancelled_jobs_keep_no_other_waiting(bed: Bed) {
     assert_eq!(claimed.into_iter().map(|delivery| delivery.id).collect::<Vec<_>>(), last);
 }
 
-/// Hundreds of keys have room again, and the groups of all jobs that wait for them are full: one of two claims gets the job behind them.
+/// Hundreds of keys have room again, and the groups of all jobs that wait for them are full: one of
+/// two claims gets the job behind them.
 pub async fn keys_with_room_of_full_groups_keep_no_other_waiting(bed: Bed) {
     const KEYS: usize = 900;
     set(&bed, "api", |rule| rule.concurrency = Some(0)).await;
@@ -212,7 +220,8 @@ pub async fn keys_with_room_of_full_groups_keep_no_other_waiting(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Hundreds of groups have a job and rest, because they are paused: others, of which nothing is left, are forgotten in the end.
+/// Hundreds of groups have a job and rest, because they are paused: others, of which nothing is
+/// left, are forgotten in the end.
 pub async fn groups_that_rest_with_jobs_keep_none_from_being_forgotten(bed: Bed) {
     let mut lane = bed.lane().await;
     bed.producer().await.stored((0..MANY).map(|n| job(&format!("order-{n}"))).collect()).await;
@@ -257,7 +266,8 @@ pub async fn one_worker_sweeps_a_queue_at_a_time(bed: Bed) {
     assert_eq!(sweep(2).await.groups, 1, "the other sweeper has finished");
 }
 
-/// Nor do two workers trim a topic at a time, whose sweeper keeps others away even if it has left nothing.
+/// Nor do two workers trim a topic at a time, whose sweeper keeps others away even if it has left
+/// nothing.
 pub async fn one_worker_trims_a_topic_at_a_time(bed: Bed) {
     super::topics::subscribe(&bed, "billing", Begin::Start).await;
     let address = topic_address(&bed.queue);
@@ -281,7 +291,8 @@ async fn keep(bed: &Bed, lane: &mut Lane, jobs: usize, keep: Duration, limits: K
     ids
 }
 
-/// Records go when their time is over, although one that ended before them is kept for much longer, and another job was cancelled.
+/// Records go when their time is over, although one that ended before them is kept for much longer,
+/// and another job was cancelled.
 pub async fn a_record_waits_for_none_that_is_kept_for_longer(bed: Bed) {
     let mut lane = bed.lane().await;
     let long = keep(&bed, &mut lane, 1, LONG, KeepLimits::default()).await.remove(0);
@@ -314,7 +325,8 @@ pub async fn a_record_waits_for_none_that_is_kept_a_little_longer(bed: Bed) {
     assert_eq!((removed, bed.state(&longer).await), (3, Some(JobState::Done)));
 }
 
-/// Where too many are kept, those go first whose time is over, and then those that were to be kept for the shortest time.
+/// Where too many are kept, those go first whose time is over, and then those that were to be kept
+/// for the shortest time.
 pub async fn a_bound_removes_no_record_while_another_is_over(bed: Bed) {
     let limits = KeepLimits { count: 3, ..KeepLimits::default() };
     let mut lane = bed.lane().await;

@@ -86,7 +86,8 @@ pub(super) async fn sound(bed: &Bed) {
     assert_eq!(damages, []);
 }
 
-/// Groups are served in turn, however many jobs each has, and the jobs of one in the order in which they came.
+/// Groups are served in turn, however many jobs each has, and the jobs of one in the order in which
+/// they came.
 pub async fn groups_are_served_in_turn(bed: Bed) {
     let many = put(&bed, "a", 5).await;
     put(&bed, "b", 2).await;
@@ -124,7 +125,8 @@ pub async fn a_group_is_served_by_its_weight(bed: Bed) {
     assert_eq!(claimed[..8].matches('b').count(), 6, "{claimed}");
 }
 
-/// A group that had nothing to do has saved nothing up, and one that comes back at once gains nothing.
+/// A group that had nothing to do has saved nothing up, and one that comes back at once gains
+/// nothing.
 pub async fn a_group_that_comes_back_at_once_gains_nothing(bed: Bed) {
     put(&bed, "a", 10).await;
     put(&bed, "b", 1).await;
@@ -153,7 +155,8 @@ pub async fn a_priority_orders_inside_its_group(bed: Bed) {
     assert_eq!((groups(&claimed).as_str(), &claimed[0].id), ("ababa", &id));
 }
 
-/// Plain jobs are one more group: neither they nor the groups starve, and by default they have their share of what waits.
+/// Plain jobs are one more group: neither they nor the groups starve, and by default they have
+/// their share of what waits.
 pub async fn plain_jobs_have_their_share(bed: Bed) {
     for of in ["a", "b", "c"] {
         put(&bed, of, 4).await;
@@ -199,7 +202,8 @@ pub async fn a_full_group_holds_up_no_other(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A slot is given back by whatever ends a run: it belongs to the active job, and there is nothing else that could leak.
+/// A slot is given back by whatever ends a run: it belongs to the active job, and there is nothing
+/// else that could leak.
 pub async fn a_slot_is_given_back_whatever_way_a_run_ends(bed: Bed) {
     cap(&bed, "a", 1).await;
     let endings = [
@@ -242,7 +246,8 @@ pub async fn a_slot_is_given_back_whatever_way_a_run_ends(bed: Bed) {
     sound(&bed).await;
 }
 
-/// What comes back (retry, snooze, release, promotion, requeue) stands in the line of its group again.
+/// What comes back (retry, snooze, release, promotion, requeue) stands in the line of its group
+/// again.
 pub async fn a_job_comes_back_to_its_group(bed: Bed) {
     let ids = put(&bed, "a", 1).await;
     let mut lane = bed.lane().await;
@@ -270,7 +275,8 @@ pub async fn a_job_comes_back_to_its_group(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job of a group that is cancelled or deleted in the middle of its line is gone from it; the others keep their order.
+/// A job of a group that is cancelled or deleted in the middle of its line is gone from it; the
+/// others keep their order.
 pub async fn a_cancelled_job_leaves_the_line_of_its_group(bed: Bed) {
     let ids = put(&bed, "a", 5).await;
     bed.broker.cancel(&bed.queue, &ids[1..2]).await.expect("it can be cancelled");
@@ -300,7 +306,8 @@ pub async fn a_paused_group_waits(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A cap that is changed holds from the next claim on, and stops no job that runs; a rule that is removed takes no job with it.
+/// A cap that is changed holds from the next claim on, and stops no job that runs; a rule that is
+/// removed takes no job with it.
 pub async fn a_changed_cap_holds_from_the_next_claim_on(bed: Bed) {
     put(&bed, "a", 8).await;
     cap(&bed, "a", 3).await;
@@ -430,7 +437,8 @@ pub async fn jobs_with_limits_and_without_a_group_are_on_no_page(bed: Bed) {
     }
 }
 
-/// Groups whose next job comes when the last one has started have their shares as well, however large their weights are.
+/// Groups whose next job comes when the last one has started have their shares as well, however
+/// large their weights are.
 pub async fn a_large_weight_counts_for_a_group_that_comes_back(bed: Bed) {
     for (group, weight) in [("a", 1000), ("b", 100)] {
         group_rule(&bed, group, |rule| rule.weight = Some(weight)).await;

@@ -1,4 +1,5 @@
-//! The history of a queue: what workers report is added up, once, and within bounds. And how long its oldest ready job waits.
+//! The history of a queue: what workers report is added up, once, and within bounds. And how long
+//! its oldest ready job waits.
 
 use std::time::Duration;
 
@@ -37,7 +38,8 @@ async fn total_of(bed: &Bed, task: &str) -> HistoryRow {
     by_hours
 }
 
-/// Reports of several workers and several reports of one are one sum, with the histograms bucket by bucket.
+/// Reports of several workers and several reports of one are one sum, with the histograms bucket by
+/// bucket.
 pub async fn what_workers_report_is_added_up_by_task(bed: Bed) {
     let (mut sum, mut other) = (Tally::default(), Tally::default());
     for process in [ProcessId::random(), ProcessId::random()] {

@@ -1,4 +1,5 @@
-//! Keys whose jobs end, come back, die or are changed by people: none leaks, and at most one job holds each.
+//! Keys whose jobs end, come back, die or are changed by people: none leaks, and at most one job
+//! holds each.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -92,7 +93,8 @@ pub async fn a_held_job_is_cancelled_and_deleted(bed: Bed) {
     assert_eq!((holder(&bed).await, lane.claim(10).await.len()), (None, 0));
 }
 
-/// Whatever way a job comes back, a younger one with its key supersedes it: it is cancelled, and nothing fails.
+/// Whatever way a job comes back, a younger one with its key supersedes it: it is cancelled, and
+/// nothing fails.
 pub async fn a_job_that_comes_back_to_a_key_of_a_younger_one_is_superseded(bed: Bed) {
     let ways = [
         nack(Duration::ZERO),
@@ -241,7 +243,8 @@ pub async fn a_killed_worker_leaks_no_key(bed: Bed) {
     first(&bed, job("second", SKIP)).await;
 }
 
-/// After a restored backup each key is held by its job, and by no other. A storage that cannot be backed up is empty then, and no key is held.
+/// After a restored backup each key is held by its job, and by no other. A storage that cannot be
+/// backed up is empty then, and no key is held.
 pub async fn a_restored_backup_knows_who_holds_a_key(bed: Bed) {
     let id = first(&bed, job("first", SKIP)).await;
     let bed = bed.save().await;

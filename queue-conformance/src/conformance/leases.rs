@@ -188,10 +188,12 @@ pub async fn a_turn_tells_how_many_lanes_there_are(bed: Bed) {
     assert_eq!(lane.send(&turn).await.lanes, 2, "one is fenced");
 }
 
-/// A deadline further ahead than the lease is long comes of a clock that was put back: the look tells it apart, with the length.
+/// A deadline further ahead than the lease is long comes of a clock that was put back: the look
+/// tells it apart, with the length.
 pub async fn a_lease_that_ends_later_than_it_can_is_told_apart(bed: Bed) {
     let (alive, lane) = (bed.lane().await, bed.dying_lane().await);
-    // Registered for `SHORT`: what a clock that is put back leaves of a lease that is too long for it.
+    // Registered for `SHORT`: what a clock that is put back leaves of a lease that is too long for
+    // it.
     assert!(bed.broker.extend(&[lane.heartbeat(LONG)]).await[0].is_ok());
     let overdue = bed.broker.overdue(&bed.queue, 0, 10).await.unwrap();
     assert!(overdue.expired.is_empty());
@@ -233,7 +235,8 @@ pub async fn a_lane_behind_a_page_of_longer_leases_is_on_the_next_page(bed: Bed)
     assert_eq!(found.lane.name, lane.name);
 }
 
-/// A lane whose deadline lies too far ahead is fenced like one whose lease is over, if the deadline is the one that was seen.
+/// A lane whose deadline lies too far ahead is fenced like one whose lease is over, if the deadline
+/// is the one that was seen.
 pub async fn a_lane_whose_lease_ends_later_than_it_can_is_fenced(bed: Bed) {
     bed.put(1).await;
     let mut lane = bed.dying_lane().await;

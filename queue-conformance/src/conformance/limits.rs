@@ -84,7 +84,8 @@ pub async fn a_limit_holds_for_each_key(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Groups that wait for a limit are paused: when a slot is free, the one behind them that is not gets it at once.
+/// Groups that wait for a limit are paused: when a slot is free, the one behind them that is not
+/// gets it at once.
 pub async fn groups_that_may_not_be_served_keep_no_slot_from_others(bed: Bed) {
     const PAUSED: usize = 150;
     let api = key("api", "");
@@ -104,7 +105,8 @@ pub async fn groups_that_may_not_be_served_keep_no_slot_from_others(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A key may contain any byte. After a change of its limit the jobs that wait for it start, and the key is listed and counted.
+/// A key may contain any byte. After a change of its limit the jobs that wait for it start, and the
+/// key is listed and counted.
 pub async fn each_key_of_a_limit_is_looked_at_when_that_changes(bed: Bed) {
     let largest = (0..).map(|n: u32| key("stripe", &n.to_string())).filter(|key| key.as_bytes()[LimitKey::NAME] == 0xff);
     let keys: Vec<LimitKey> = largest.take(3).chain([key("stripe", "any")]).collect();
@@ -144,7 +146,8 @@ pub async fn a_job_that_waits_for_a_limit_is_passed(bed: Bed) {
     assert_eq!(claim_all(&mut lane, 10).await.len(), 2);
 }
 
-/// Among jobs without a group priority decides, whether they have limits or not; of equal priority neither kind starves the other.
+/// Among jobs without a group priority decides, whether they have limits or not; of equal priority
+/// neither kind starves the other.
 pub async fn priority_decides_among_plain_jobs_with_limits_and_without(bed: Bed) {
     concurrency(&bed, "stripe", 100).await;
     let mut jobs = Vec::new();
@@ -169,7 +172,8 @@ pub async fn priority_decides_among_plain_jobs_with_limits_and_without(bed: Bed)
     assert!((20..=40).contains(&of_them), "{of_them}");
 }
 
-/// Among jobs that wait for the same limit key, the highest priority starts first: before older jobs, before jobs with further limits, and for rates as for slots.
+/// Among jobs that wait for the same limit key, the highest priority starts first: before older
+/// jobs, before jobs with further limits, and for rates as for slots.
 pub async fn priority_decides_among_jobs_that_wait_for_a_limit(bed: Bed) {
     let other = key("other", "");
     concurrency(&bed, "api", 1).await;
@@ -208,7 +212,8 @@ pub async fn priority_decides_among_jobs_that_wait_for_a_limit(bed: Bed) {
     }
 }
 
-/// Whether a claim takes one job or three: those with limits and those without take turns, among jobs without a group and inside one.
+/// Whether a claim takes one job or three: those with limits and those without take turns, among
+/// jobs without a group and inside one.
 pub async fn jobs_with_limits_and_without_start_in_turn_one_by_one(bed: Bed) {
     concurrency(&bed, "stripe", 1000).await;
     for (group, claims) in [("", 1), ("", 3), ("a", 1), ("a", 3)] {
@@ -232,7 +237,8 @@ pub async fn jobs_with_limits_and_without_start_in_turn_one_by_one(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Jobs with limits and without a group are one more group that takes turns, also where each claim takes one job.
+/// Jobs with limits and without a group are one more group that takes turns, also where each claim
+/// takes one job.
 pub async fn groups_take_turns_with_plain_jobs_that_have_limits(bed: Bed) {
     concurrency(&bed, "stripe", 100).await;
     groups::rule(&bed, &RuleOf::Plain, |rule| rule.weight = Some(1)).await;
@@ -259,7 +265,8 @@ pub async fn plain_jobs_with_limits_count_for_their_share(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Several limits are all asked before a job is taken: no slot of one is held while another is waited for.
+/// Several limits are all asked before a job is taken: no slot of one is held while another is
+/// waited for.
 pub async fn of_several_limits_all_or_none_are_taken(bed: Bed) {
     concurrency(&bed, "all", 2).await;
     concurrency(&bed, "stripe", 1).await;
@@ -316,7 +323,8 @@ pub async fn a_slot_goes_with_the_run_whatever_ends_it(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A person's cancel of a job that runs frees its slot; one of a job that waits leaves nothing behind.
+/// A person's cancel of a job that runs frees its slot; one of a job that waits leaves nothing
+/// behind.
 pub async fn a_cancelled_job_leaves_no_slot(bed: Bed) {
     concurrency(&bed, "stripe", 1).await;
     let of = key("stripe", "a");
@@ -338,7 +346,8 @@ pub async fn a_cancelled_job_leaves_no_slot(bed: Bed) {
     sound(&bed).await;
 }
 
-/// The slots of a worker that died are free when its jobs are taken back: they go to the others, and a job that comes back takes its own.
+/// The slots of a worker that died are free when its jobs are taken back: they go to the others,
+/// and a job that comes back takes its own.
 pub async fn slots_of_a_dead_worker_are_free_again(bed: Bed) {
     concurrency(&bed, "stripe", 2).await;
     let of = key("stripe", "a");
@@ -382,7 +391,8 @@ pub async fn a_suspect_waits_for_its_limit(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A change holds from the next claim on: more, fewer, none. What runs goes on, and a limit that is removed takes no job with it.
+/// A change holds from the next claim on: more, fewer, none. What runs goes on, and a limit that is
+/// removed takes no job with it.
 pub async fn a_limit_is_changed_while_jobs_wait(bed: Bed) {
     concurrency(&bed, "stripe", 1).await;
     let of = key("stripe", "a");
@@ -485,7 +495,8 @@ pub async fn an_ordered_group_waits_for_the_limit_of_its_holder(bed: Bed) {
     assert_eq!(name("a").as_str(), "a");
 }
 
-/// While the first job of an ordered group waits for its limit, the group has nothing to start, and workers are not told to ask again.
+/// While the first job of an ordered group waits for its limit, the group has nothing to start, and
+/// workers are not told to ask again.
 pub async fn an_ordered_group_whose_first_job_waits_has_no_more(bed: Bed) {
     concurrency(&bed, "stripe", 1).await;
     order(&bed, "a", GroupOrder::Ordered).await;
@@ -506,7 +517,8 @@ pub async fn an_ordered_group_whose_first_job_waits_has_no_more(bed: Bed) {
     sound(&bed).await;
 }
 
-/// The jobs of an ordered group run in the order in which they came, of whatever keys of a limit they are.
+/// The jobs of an ordered group run in the order in which they came, of whatever keys of a limit
+/// they are.
 pub async fn an_ordered_group_keeps_its_order_over_many_keys(bed: Bed) {
     concurrency(&bed, "stripe", 1).await;
     order(&bed, "a", GroupOrder::Ordered).await;
@@ -528,7 +540,8 @@ pub async fn an_ordered_group_keeps_its_order_over_many_keys(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job of a group that is replaced by one of another priority leaves nothing at the priority that it had: its group is gone once it has ended.
+/// A job of a group that is replaced by one of another priority leaves nothing at the priority that
+/// it had: its group is gone once it has ended.
 pub async fn a_job_that_is_replaced_leaves_nothing_at_its_old_priority(bed: Bed) {
     concurrency(&bed, "stripe", 1).await;
     let of = |payload: &str, priority| {
@@ -594,7 +607,8 @@ pub async fn a_job_that_comes_later_is_subject_to_its_limits(bed: Bed) {
     }
 }
 
-/// The slots and the rate of a key are told apart, an ordered group that is closed says both, and what is closed waits for no holder.
+/// The slots and the rate of a key are told apart, an ordered group that is closed says both, and
+/// what is closed waits for no holder.
 pub async fn each_reason_that_holds_is_told(bed: Bed) {
     let reasons = async |id: &JobId| {
         let job =

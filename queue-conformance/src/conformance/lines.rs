@@ -1,4 +1,5 @@
-//! Ordered groups: who holds the line, and until when. And what else stands in the line of a group: suspects, parked jobs, jobs with a key.
+//! Ordered groups: who holds the line, and until when. And what else stands in the line of a group:
+//! suspects, parked jobs, jobs with a key.
 
 use std::time::Duration;
 
@@ -37,7 +38,8 @@ pub async fn an_ordered_group_runs_one_job_at_a_time(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job that waits for its retry or its snooze holds the line, and comes back before all others, whatever their priority.
+/// A job that waits for its retry or its snooze holds the line, and comes back before all others,
+/// whatever their priority.
 pub async fn a_job_that_waits_for_its_retry_holds_the_line(bed: Bed) {
     order(&bed, "a", GroupOrder::Ordered).await;
     let ids = put(&bed, "a", 2).await;
@@ -119,7 +121,8 @@ pub async fn a_job_that_waits_for_its_retry_lets_the_next_pass_if_asked(bed: Bed
     sound(&bed).await;
 }
 
-/// A job whose worker died is a suspect, and stands in the line of its group: within its cap, and in its order.
+/// A job whose worker died is a suspect, and stands in the line of its group: within its cap, and
+/// in its order.
 pub async fn a_suspect_waits_for_its_group(bed: Bed) {
     cap(&bed, "a", 1).await;
     let ids = put(&bed, "a", 3).await;
@@ -150,7 +153,8 @@ pub async fn a_suspect_waits_for_its_group(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A suspect that holds the line of an ordered group is served before the others, and a worker that may run none gets nothing of the group.
+/// A suspect that holds the line of an ordered group is served before the others, and a worker that
+/// may run none gets nothing of the group.
 pub async fn a_suspect_holds_the_line(bed: Bed) {
     order(&bed, "a", GroupOrder::Ordered).await;
     let ids = put(&bed, "a", 2).await;
@@ -199,7 +203,8 @@ fn keyed(on_conflict: OnConflict) -> NewJob {
     job
 }
 
-/// A job with a key and a group: a second one is answered as ever, and the one that is held for it comes into the line of its group.
+/// A job with a key and a group: a second one is answered as ever, and the one that is held for it
+/// comes into the line of its group.
 pub async fn a_job_with_a_key_stands_in_the_line_of_its_group(bed: Bed) {
     cap(&bed, "a", 1).await;
     let first = keyed(OnConflict::BufferOne);
@@ -220,7 +225,8 @@ pub async fn a_job_with_a_key_stands_in_the_line_of_its_group(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A replayed turn gives the same jobs of groups again, and charges no group twice; a replayed enqueue stores nothing.
+/// A replayed turn gives the same jobs of groups again, and charges no group twice; a replayed
+/// enqueue stores nothing.
 pub async fn a_replay_takes_no_second_slot(bed: Bed) {
     cap(&bed, "a", 2).await;
     group_rule(&bed, "b", |rule| rule.max_size = Some(1)).await;

@@ -70,7 +70,8 @@ pub async fn jobs_that_match_are_changed_and_no_others(bed: Bed) {
     assert!(left.next().await.unwrap().is_none(), "no more than was asked for");
 }
 
-/// Pages fit together in every state, whichever jobs have one time, priority or task, and the last page is the end of them.
+/// Pages fit together in every state, whichever jobs have one time, priority or task, and the last
+/// page is the end of them.
 pub async fn pages_fit_together_in_every_state(bed: Bed) {
     const JOBS: usize = 23;
     let mut lane = bed.lane().await;
@@ -132,7 +133,8 @@ pub async fn pages_fit_together_in_every_state(bed: Bed) {
     }
 }
 
-/// Pages of held jobs fit together in the order in which they are due. One that is held no more is on none.
+/// Pages of held jobs fit together in the order in which they are due. One that is held no more is
+/// on none.
 pub async fn held_jobs_are_listed_as_they_are_due(bed: Bed) {
     const JOBS: usize = 12;
     let mut lane = bed.lane().await;

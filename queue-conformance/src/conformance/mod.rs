@@ -1,6 +1,8 @@
-//! One suite for every broker: plain async functions over a [`Bed`], one per behaviour that the conformance asks for.
+//! One suite for every broker: plain async functions over a [`Bed`], one per behaviour that the
+//! conformance asks for.
 //!
-//! `conformance!(on_sqlite_file, SqliteFile::new)` generates a module `on_sqlite_file` with a `#[test]` per case.
+//! `conformance!(on_sqlite_file, SqliteFile::new)` generates a module `on_sqlite_file` with a
+//! `#[test]` per case.
 
 pub mod aging;
 mod bed;
@@ -62,7 +64,8 @@ pub type Case = fn(Bed) -> Pin<Box<dyn Future<Output = ()>>>;
 
 /// Runs one case on a new storage.
 ///
-/// Both parameters are function pointers: a generic function would be compiled once per test, with all of the runtime.
+/// Both parameters are function pointers: a generic function would be compiled once per test, with
+/// all of the runtime.
 pub fn run(storage: fn() -> Box<dyn Storage>, case: Case) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be started");
     runtime.block_on(async {
@@ -107,7 +110,8 @@ macro_rules! __conformance_module {
 
 macro_rules! boxed_cases {
     (all, $($group:ident: $($case:ident)*;)*) => {
-        /// Every case as a [`Case`]: its future is compiled here, once, and not in each program that runs the suite.
+        /// Every case as a [`Case`]: its future is compiled here, once, and not in each program
+        /// that runs the suite.
         #[doc(hidden)]
         pub mod __boxed {
             $(pub mod $group {

@@ -1,4 +1,5 @@
-//! Operations: what people do to all jobs of a queue that match, in steps. A step is carried out once, by one runner, and the next runner goes on where it was.
+//! Operations: what people do to all jobs of a queue that match, in steps. A step is carried out
+//! once, by one runner, and the next runner goes on where it was.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -167,7 +168,8 @@ pub async fn a_step_that_is_sent_again_changes_nothing(bed: Bed) {
     assert_eq!((second.step, second.changed), (2, 2));
 }
 
-/// A runner from which another one has taken over changes nothing. While its last step is young, only who insists takes over.
+/// A runner from which another one has taken over changes nothing. While its last step is young,
+/// only who insists takes over.
 pub async fn a_runner_that_was_taken_over_changes_nothing(bed: Bed) {
     let ids = bed.put(1).await;
     begun(&bed, "one", OperationKind::Cancel).await;
@@ -263,7 +265,8 @@ pub async fn an_operation_concerns_jobs_that_were_there_before(bed: Bed) {
     assert_eq!(bed.state(&dies.id).await, Some(JobState::Dead));
 }
 
-/// Between a look at a job and the step it may have started or ended, and another job may have its id: such a job stays as it is.
+/// Between a look at a job and the step it may have started or ended, and another job may have its
+/// id: such a job stays as it is.
 pub async fn a_job_that_has_changed_since_it_was_looked_at_stays(bed: Bed) {
     let ids = bed.put(3).await;
     let given = JobId::given("mine").expect("it is an id");
@@ -316,7 +319,8 @@ pub async fn the_history_of_operations_is_bounded(bed: Bed) {
     assert_eq!((kept.len(), kept.into_iter().collect()), (OPERATIONS_KEPT, last));
 }
 
-/// A walk meets every job that stays, although others are claimed, come, and change their places meanwhile.
+/// A walk meets every job that stays, although others are claimed, come, and change their places
+/// meanwhile.
 pub async fn a_walk_meets_every_job_that_stays(bed: Bed) {
     let ids = bed.put(1200).await;
     let mut producer = Producer::on(&bed.broker, &bed.queue).await;
@@ -376,7 +380,8 @@ pub async fn a_walk_meets_the_jobs_of_each_state(bed: Bed) {
     assert!(bed.broker.scan(&strange).await.is_err());
 }
 
-/// After a restored backup an operation goes on from what is stored there. Whatever it has changed since is changed again.
+/// After a restored backup an operation goes on from what is stored there. Whatever it has changed
+/// since is changed again.
 pub async fn an_operation_goes_on_after_a_restored_backup(bed: Bed) {
     bed.put(900).await;
     let started = start(&bed, &NewOperation::new(OperationKind::Cancel, filter("state=ready"))).await;

@@ -34,7 +34,8 @@ fn a() -> PauseOf {
     PauseOf::Group(name("a"))
 }
 
-/// The first turn for which a pause has ended that was set for [`SHORT`]. The turn before says when to come.
+/// The first turn for which a pause has ended that was set for [`SHORT`]. The turn before says when
+/// to come.
 async fn goes_on(lane: &mut Lane, mut turn: impl FnMut(&mut Lane) -> Turn) -> (Turn, TurnAnswer) {
     let first = turn(lane);
     let answer = lane.send(&first).await;
@@ -49,7 +50,8 @@ async fn goes_on(lane: &mut Lane, mut turn: impl FnMut(&mut Lane) -> Turn) -> (T
     (next, answer)
 }
 
-/// Who paused a queue, when, why and until when is told while it lasts. A later pause says it anew, and has begun with the first.
+/// Who paused a queue, when, why and until when is told while it lasts. A later pause says it anew,
+/// and has begun with the first.
 pub async fn a_queue_says_who_paused_it_and_why(bed: Bed) {
     assert_eq!(of_queue(&bed).await, None);
     bed.put(1).await;
@@ -71,7 +73,8 @@ pub async fn a_queue_says_who_paused_it_and_why(bed: Bed) {
     assert!(anew.since >= Some(since) && anew.reason.is_none() && anew.by.is_none());
 }
 
-/// The turn after the end finds that, and takes jobs at once; what it says of the next time brings idle lanes to it.
+/// The turn after the end finds that, and takes jobs at once; what it says of the next time brings
+/// idle lanes to it.
 pub async fn a_queue_goes_on_by_itself_when_the_end_comes(bed: Bed) {
     let mut lane = bed.lane().await;
     bed.put(2).await;
@@ -226,7 +229,8 @@ fn ids_of(answer: &TurnAnswer) -> Vec<JobId> {
     answer.deliveries.iter().map(|delivery| delivery.id.clone()).collect()
 }
 
-/// A claim that meets jobs of a paused task parks them and takes the others. They are counted, and come first when the task goes on.
+/// A claim that meets jobs of a paused task parks them and takes the others. They are counted, and
+/// come first when the task goes on.
 pub async fn jobs_of_a_paused_task_are_parked_and_come_back_in_their_order(bed: Bed) {
     let mut lane = bed.lane().await;
     pause(&bed, of_task("send"), Pausing::new().because("the server is down").by("ada")).await;
@@ -248,7 +252,8 @@ pub async fn jobs_of_a_paused_task_are_parked_and_come_back_in_their_order(bed: 
     sound(&bed).await;
 }
 
-/// Hundreds of jobs of a paused task come first, in the line, in a group and in a group that runs one at a time: claims of one job each pass them.
+/// Hundreds of jobs of a paused task come first, in the line, in a group and in a group that runs
+/// one at a time: claims of one job each pass them.
 pub async fn jobs_of_a_paused_task_keep_no_other_waiting(bed: Bed) {
     let mut lane = bed.lane().await;
     cap(&bed, "b", 1).await;
@@ -362,7 +367,8 @@ pub async fn a_queue_has_a_bounded_number_of_paused_tasks(bed: Bed) {
     assert!(bed.broker.set_pause(&SetPause::pause(bed.queue.clone(), of_task("no name"), Pausing::new())).await.is_err());
 }
 
-/// Where no worker looks, a pause whose end has come stays with the broker. It is shown no longer, and a new one has begun by itself.
+/// Where no worker looks, a pause whose end has come stays with the broker. It is shown no longer,
+/// and a new one has begun by itself.
 pub async fn a_pause_that_has_ended_is_none_although_no_worker_looks(bed: Bed) {
     let all = [PauseOf::Queue, a(), of_task("send")];
     put(&bed, "a", 1).await;

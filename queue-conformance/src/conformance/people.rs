@@ -124,7 +124,8 @@ pub async fn a_job_behind_many_cancelled_ones_is_served(bed: Bed) {
     panic!("not served in ten turns");
 }
 
-/// A job that waits for its time starts at once when it is promoted, with all that it has been through.
+/// A job that waits for its time starts at once when it is promoted, with all that it has been
+/// through.
 pub async fn a_promoted_job_starts_now_and_keeps_its_counters(bed: Bed) {
     let scheduled = bed.put_later(LONG).await;
     let retry = bed.put(1).await.remove(0);
@@ -168,7 +169,8 @@ pub async fn promoted_jobs_line_up_by_priority(bed: Bed) {
     assert_eq!(served, order);
 }
 
-/// A promoted job that was running when its process died is served alone, as it would have been later.
+/// A promoted job that was running when its process died is served alone, as it would have been
+/// later.
 pub async fn a_promoted_job_with_crashes_is_a_suspect(bed: Bed) {
     let ids = bed.put(2).await;
     let mut lost = bed.dying_lane().await;

@@ -69,7 +69,8 @@ pub async fn what_a_handler_tells_is_stored(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A request that comes again adds nothing, one that comes late puts nothing back, and lines that never came are counted.
+/// A request that comes again adds nothing, one that comes late puts nothing back, and lines that
+/// never came are counted.
 pub async fn progress_that_comes_again_or_late_changes_nothing(bed: Bed) {
     let id = bed.put(1).await.remove(0);
     let mut lane = bed.lane().await;

@@ -14,7 +14,8 @@ use super::{
 };
 use crate::Changes as _;
 
-/// Milliseconds for which a limit or a group is closed: a case looks at it meanwhile, and waits for the end.
+/// Milliseconds for which a limit or a group is closed: a case looks at it meanwhile, and waits for
+/// the end.
 const CLOSED: u64 = 1_500;
 
 async fn rate(bed: &Bed, limit: &str, rate: &str, burst: u32) {
@@ -72,7 +73,8 @@ pub async fn each_key_has_its_rate(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job counts for what it costs, and waits until so much may start; one that costs more than the burst, which was lowered, takes all of it.
+/// A job counts for what it costs, and waits until so much may start; one that costs more than the
+/// burst, which was lowered, takes all of it.
 pub async fn a_job_counts_for_what_it_costs(bed: Bed) {
     rate(&bed, "api", "1/1h", 10).await;
     let of = key("api", "");
@@ -99,7 +101,8 @@ pub async fn a_costly_job_that_is_cancelled_holds_nobody_up(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A key is kept while a job waits for it. One that comes after the last of them has gone starts as if there had been none, and so it does when the rate was raised meanwhile.
+/// A key is kept while a job waits for it. One that comes after the last of them has gone starts as
+/// if there had been none, and so it does when the rate was raised meanwhile.
 pub async fn a_key_is_kept_for_no_job_that_has_gone(bed: Bed) {
     rate(&bed, "api", "1/1h", 10).await;
     rate(&bed, "mail", "1/1h", 1).await;
@@ -119,7 +122,8 @@ pub async fn a_key_is_kept_for_no_job_that_has_gone(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A key is kept for a job that costs more, so that those that cost less do not starve it: then they say that they wait for the key, and until when.
+/// A key is kept for a job that costs more, so that those that cost less do not starve it: then
+/// they say that they wait for the key, and until when.
 pub async fn a_job_says_that_its_key_is_kept_for_one_that_costs_more(bed: Bed) {
     rate(&bed, "api", "1/1h", 10).await;
     let of = key("api", "");
@@ -167,7 +171,8 @@ pub async fn a_full_slot_charges_no_rate(bed: Bed) {
     sound(&bed).await;
 }
 
-/// What is given back without a run has not started; what a stopped run, a failure or a crash gives back has.
+/// What is given back without a run has not started; what a stopped run, a failure or a crash gives
+/// back has.
 pub async fn a_return_refunds_and_a_crash_does_not(bed: Bed) {
     rate(&bed, "api", "1/1h", 1).await;
     let of = key("api", "");
@@ -230,7 +235,8 @@ pub async fn concurrency_and_rate_hold_together(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A limit that has had enough waits, and nothing is burnt; the job that found out is the first afterwards. One without limits and group waits alone.
+/// A limit that has had enough waits, and nothing is burnt; the job that found out is the first
+/// afterwards. One without limits and group waits alone.
 pub async fn a_limit_that_has_had_enough_waits(bed: Bed) {
     rate(&bed, "api", "1000/1s", 100).await;
     concurrency(&bed, "stripe", 5).await;
@@ -265,7 +271,8 @@ pub async fn a_limit_that_has_had_enough_waits(bed: Bed) {
     assert_eq!(bed.state(&alone[0]).await, Some(queue_core::JobState::Scheduled));
 }
 
-/// A key that a handler has closed for a while opens no earlier than its rate lets the next one start.
+/// A key that a handler has closed for a while opens no earlier than its rate lets the next one
+/// start.
 pub async fn a_key_that_is_closed_and_has_a_rate_opens_at_the_later_time(bed: Bed) {
     rate(&bed, "api", "1/1h", 1).await;
     let of = key("api", "");
@@ -283,7 +290,8 @@ pub async fn a_key_that_is_closed_and_has_a_rate_opens_at_the_later_time(bed: Be
     sound(&bed).await;
 }
 
-/// If its job has no limit, its group waits, before the others of the group; and a pause that a person has set stays. A limit that the job does not have is no group.
+/// If its job has no limit, its group waits, before the others of the group; and a pause that a
+/// person has set stays. A limit that the job does not have is no group.
 pub async fn a_group_that_has_had_enough_waits(bed: Bed) {
     let enough = |limit: Option<&str>, ms| Ending::RateLimited { after: Duration::from_millis(ms), limit: limit.map(str::to_owned) };
     let group = GroupName::new("acme").expect("it is a name");
@@ -331,7 +339,8 @@ pub async fn a_group_that_has_had_enough_waits(bed: Bed) {
     sound(&bed).await;
 }
 
-/// How many starts of an hour each a key is from letting the next job start: 0, it lets one start now.
+/// How many starts of an hour each a key is from letting the next job start: 0, it lets one start
+/// now.
 async fn hours(bed: &Bed, of: LimitKey) -> u64 {
     let until = bed.inspector().limits_of(&bed.queue, &[of]).await.expect("a key can be looked at")[0].until;
     until.map_or(0, |until| until.duration_since(std::time::SystemTime::now()).unwrap_or_default().as_secs().div_ceil(3600))
@@ -351,8 +360,9 @@ async fn end_with(lane: &mut Lane, delivery: &Delivery, ending: Ending, all: Opt
     taken
 }
 
-/// A run that has used more than its job was charged pays for it in full, above the burst as well; what it has not used is given back. With each ending that says that
-/// the run has begun, and with no other.
+/// A run that has used more than its job was charged pays for it in full, above the burst as well;
+/// what it has not used is given back. With each ending that says that the run has begun, and with
+/// no other.
 pub async fn what_a_run_has_really_used_is_charged(bed: Bed) {
     rate(&bed, "api", "1/1h", 4).await;
     let keep = Ending::Ack { result: Some(vec![7]), keep: Some(Duration::from_secs(60)) };
@@ -393,7 +403,8 @@ pub async fn what_a_run_has_really_used_is_charged(bed: Bed) {
     sound(&bed).await;
 }
 
-/// What a run has used is charged once: not by a turn that comes again, nor by an ending that comes too late. A retry is charged what its job declares.
+/// What a run has used is charged once: not by a turn that comes again, nor by an ending that comes
+/// too late. A retry is charged what its job declares.
 pub async fn what_a_run_has_used_counts_once_and_for_it_alone(bed: Bed) {
     rate(&bed, "api", "1/1h", 3).await;
     let of = key("api", "");
@@ -413,8 +424,9 @@ pub async fn what_a_run_has_used_counts_once_and_for_it_alone(bed: Bed) {
     sound(&bed).await;
 }
 
-/// The limits of a job count different things: what is said of one by name, what is said of the others, and what nothing is said of. A limit without a rate is not
-/// concerned, and neither is a job without limits.
+/// The limits of a job count different things: what is said of one by name, what is said of the
+/// others, and what nothing is said of. A limit without a rate is not concerned, and neither is a
+/// job without limits.
 pub async fn what_a_run_has_used_is_told_by_limit(bed: Bed) {
     for name in ["calls", "tokens", "bytes"] {
         rate(&bed, name, "1/1h", 2).await;
@@ -439,7 +451,8 @@ pub async fn what_a_run_has_used_is_told_by_limit(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Jobs that wait for what a run gives back start with the next claim; a debt that is larger than all that may be is a day and the burst.
+/// Jobs that wait for what a run gives back start with the next claim; a debt that is larger than
+/// all that may be is a day and the burst.
 pub async fn what_a_run_gives_back_lets_others_start(bed: Bed) {
     rate(&bed, "api", "1/1h", 2).await;
     let of = key("api", "");

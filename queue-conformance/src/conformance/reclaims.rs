@@ -233,7 +233,8 @@ pub async fn a_process_that_lives_under_another_name_is_charged_nothing(bed: Bed
     assert_eq!(again, [suspect, ids[0].clone(), ids[1].clone()], "a suspect first, and then as they were");
 }
 
-/// A worker that stops without a handler that does not: its lane says with its last heartbeat that it leaves. Only that lane.
+/// A worker that stops without a handler that does not: its lane says with its last heartbeat that
+/// it leaves. Only that lane.
 pub async fn a_lane_that_leaves_is_charged_nothing(bed: Bed) {
     let suspect = bed.put(1).await.remove(0);
     let mut lane = bed.dying_lane().await;
@@ -265,7 +266,8 @@ pub async fn a_lane_that_leaves_is_charged_nothing(bed: Bed) {
     assert_eq!((bed.counter(Counter::Forgotten).await, bed.counter(Counter::Crashed).await), (0, 2));
 }
 
-/// A parked suspect is one still: a turn resumes one at most, and none for a lane that may not have one.
+/// A parked suspect is one still: a turn resumes one at most, and none for a lane that may not have
+/// one.
 pub async fn a_parked_suspect_is_resumed_like_any_other_suspect(bed: Bed) {
     bed.put(3).await;
     let mut lane = bed.dying_lane().await;

@@ -270,7 +270,8 @@ pub async fn kept_jobs_are_swept_when_their_time_is_over(bed: Bed) {
     assert_eq!(bed.ids(JobState::Done).await, ids[1..]);
 }
 
-/// A given id that was kept, deleted, and is kept again: when the time of the first is over, the second stays.
+/// A given id that was kept, deleted, and is kept again: when the time of the first is over, the
+/// second stays.
 pub async fn a_kept_job_outlives_an_earlier_one_of_its_id(bed: Bed) {
     let id = JobId::given("again").unwrap();
     let mut lane = bed.lane().await;
@@ -341,7 +342,8 @@ pub async fn a_kept_job_tells_of_its_snoozes_and_its_priority(bed: Bed) {
     }
 }
 
-/// How often a job has snoozed and how often it was rate limited are two counts: in its deliveries, for people, and once it is kept. A repeat begins both anew.
+/// How often a job has snoozed and how often it was rate limited are two counts: in its deliveries,
+/// for people, and once it is kept. A repeat begins both anew.
 pub async fn snoozes_and_rate_limits_are_counted_apart(bed: Bed) {
     let mut lane = bed.lane().await;
     let id = bed.put(1).await.remove(0);
@@ -391,7 +393,8 @@ pub async fn a_round_of_housekeeping_is_bounded(bed: Bed) {
     assert_eq!(rounds, [10, 10, 5, 0]);
 }
 
-/// After a restored backup nobody's word counts who was told more than the broker knows, and work goes on.
+/// After a restored backup nobody's word counts who was told more than the broker knows, and work
+/// goes on.
 pub async fn after_a_restored_backup_lanes_are_forgotten_and_work_goes_on(bed: Bed) {
     let mut lane = bed.lane().await;
     let queue = bed.queue.clone();

@@ -1,4 +1,5 @@
-//! Enqueues by the relay of an outbox: sent again, under the same name or another, they store nothing twice and let nothing overtake.
+//! Enqueues by the relay of an outbox: sent again, under the same name or another, they store
+//! nothing twice and let nothing overtake.
 
 use std::time::Duration;
 
@@ -112,7 +113,8 @@ pub async fn an_id_that_comes_twice_in_a_request_is_one_job(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Behind a job that its full group refuses, none of that group has any effect, whatever kind it is.
+/// Behind a job that its full group refuses, none of that group has any effect, whatever kind it
+/// is.
 pub async fn behind_a_refused_job_its_group_is_held(bed: Bed) {
     group_rule(&bed, "a", |rule| rule.max_size = Some(1)).await;
     let key = || Some(Box::new(Unique::new(UniqueKey::of("suite.task", b"held")).on_conflict(OnConflict::Replace)));

@@ -29,7 +29,8 @@ pub async fn a_requeued_job_starts_clean(bed: Bed) {
     lane.ack(&[again]).await;
 }
 
-/// A cancelled or expired job that is requeued starts, with its priority, its failures and its given id, and without its expiry.
+/// A cancelled or expired job that is requeued starts, with its priority, its failures and its
+/// given id, and without its expiry.
 pub async fn what_was_cancelled_or_has_expired_is_requeued_as_it_was(bed: Bed) {
     let mut lane = bed.lane().await;
     for (id, expires) in [("cancelled", false), ("expired", true)] {

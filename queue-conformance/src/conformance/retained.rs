@@ -67,7 +67,8 @@ pub async fn what_a_subscription_does_not_know_is_passed_over(bed: Bed) {
     assert_eq!(subscription(&bed, "billing").await.unknown, Unknown::Skip);
 }
 
-/// Workers of an older release, which know fewer types, do not let those of a newer one miss an event.
+/// Workers of an older release, which know fewer types, do not let those of a newer one miss an
+/// event.
 pub async fn no_type_is_forgotten_where_others_are_passed_over(bed: Bed) {
     for types in [&["a", "b"][..], &["a"], &["c"]] {
         bed.broker.subscribe(&known(&bed, "billing", types).unknown(Unknown::Skip)).await.expect("it is answered");

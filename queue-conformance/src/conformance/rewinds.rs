@@ -1,4 +1,5 @@
-//! Rewinds: afterwards a subscription is as if it had begun at the target, and no event behind the target is lost on the way.
+//! Rewinds: afterwards a subscription is as if it had begun at the target, and no event behind the
+//! target is lost on the way.
 
 use std::time::Duration;
 
@@ -60,7 +61,8 @@ pub async fn a_rewind_reads_again_what_has_ended(bed: Bed) {
     assert_eq!(numbers(&lane.claim(10).await), [0, 1, 2, 3, 4]);
 }
 
-/// What ran when it began has ended by the second rewind, although the subscription has not come to it again by then: it is read again, too.
+/// What ran when it began has ended by the second rewind, although the subscription has not come to
+/// it again by then: it is read again, too.
 pub async fn a_second_rewind_reads_again_what_ran_during_the_first(bed: Bed) {
     subscribe(&bed, "billing", Begin::Start).await;
     let mut events: Vec<_> = (0..4).map(event).collect();
@@ -78,7 +80,8 @@ pub async fn a_second_rewind_reads_again_what_ran_during_the_first(bed: Bed) {
     assert_eq!((subscription(&bed, "billing").await.behind, preview(&bed, Begin::Start).await.again), (Some(0), 4));
 }
 
-/// Events that have left the log cannot be read again: their jobs wait on, in a rewind to the oldest event. One to a target cancels what lies before it.
+/// Events that have left the log cannot be read again: their jobs wait on, in a rewind to the
+/// oldest event. One to a target cancels what lies before it.
 pub async fn a_rewind_to_the_start_cancels_nothing(bed: Bed) {
     subscribe(&bed, "billing", Begin::Start).await;
     publish(&bed, 0..4).await;
@@ -249,7 +252,8 @@ async fn begin(bed: &Bed, target: Begin, token: &str) -> Rewound {
     step(bed, RewindStep::Begin { target: target.into(), token: token.to_owned(), after }).await
 }
 
-/// A request that was given up may arrive long after: the next rewind has let go of the jobs of events that it would skip.
+/// A request that was given up may arrive long after: the next rewind has let go of the jobs of
+/// events that it would skip.
 pub async fn a_begin_that_comes_late_changes_nothing(bed: Bed) {
     subscribe(&bed, "billing", Begin::Start).await;
     let late = |token: &str, after: &str| RewindStep::Begin { target: Begin::Now.into(), token: token.to_owned(), after: after.to_owned() };

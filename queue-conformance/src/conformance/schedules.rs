@@ -1,4 +1,5 @@
-//! Schedules: a compare-and-set on their state together with their jobs, and what the end of a job leaves in it.
+//! Schedules: a compare-and-set on their state together with their jobs, and what the end of a job
+//! leaves in it.
 
 use std::{fmt::Write, time::Duration};
 

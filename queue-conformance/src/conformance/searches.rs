@@ -24,7 +24,8 @@ use super::bed::{Bed, LONG, Lane, Producer, envelope, finish, given};
 const JOBS: usize = 24;
 const STEP: usize = 5;
 
-/// All states but `active`, which the case below has, and `expired`, whose jobs are where `done` ones are.
+/// All states but `active`, which the case below has, and `expired`, whose jobs are where `done`
+/// ones are.
 const STATES: [JobState; 8] = [
     JobState::Held,
     JobState::Parked,
@@ -104,7 +105,8 @@ impl Brings<'_> {
     }
 }
 
-/// Between two steps the last job that was seen is deleted, and another one that was seen, and new ones come.
+/// Between two steps the last job that was seen is deleted, and another one that was seen, and new
+/// ones come.
 pub async fn a_scan_finds_what_stays_once_while_jobs_come_and_go(bed: Bed) {
     let mut lane = bed.lane().await;
     let turn = lane.next();
@@ -175,7 +177,8 @@ pub async fn a_scan_passes_over_no_job_while_workers_claim(bed: Bed) {
     assert!(stay.iter().all(|id| seen.contains(id) || ended.contains(id)));
 }
 
-/// The last job that was looked at may be claimed and come back at the end of the line, and many others at its head.
+/// The last job that was looked at may be claimed and come back at the end of the line, and many
+/// others at its head.
 pub async fn a_scan_passes_over_no_job_where_others_come_back(bed: Bed) {
     let ids = bed.put(60).await;
     let mut lane = bed.lane().await;
@@ -271,7 +274,8 @@ pub async fn a_search_tells_how_far_it_has_looked_and_goes_on(bed: Bed) {
 
     let error = inspector.search("id~other".parse().unwrap()).from(&cursor).unwrap_err().to_string();
     assert!(error.contains("belongs to another filter"), "{error}");
-    // Of other queues it would pass over jobs as well. In which order the queues are named does not matter.
+    // Of other queues it would pass over jobs as well. In which order the queues are named does not
+    // matter.
     let others: [&[&str]; 3] = [&[], &["other"], &[&bed.queue, "other"]];
     for others in others {
         let mut search = others.iter().fold(inspector.search(filter()), |search, queue| search.queue(*queue)).from(&cursor).unwrap();
@@ -313,7 +317,8 @@ pub async fn a_search_goes_through_all_queues(bed: Bed) {
     assert!(seen.is_subset(&ids));
 }
 
-/// `id=QUEUE/ID` is the job of this address, and `id!=QUEUE/ID` all others, wherever a filter is taken.
+/// `id=QUEUE/ID` is the job of this address, and `id!=QUEUE/ID` all others, wherever a filter is
+/// taken.
 pub async fn the_address_of_a_job_is_its_id_in_a_filter(bed: Bed) {
     let inspector = bed.inspector();
     let mut other = Producer::on(&bed.broker, &format!("{}-other", bed.queue)).await;
@@ -399,7 +404,8 @@ impl Wrapper for CountsScans {
     }
 }
 
-/// A job keeps its tags over a failure, an edit, its death and its requeue, and a copy has them, too.
+/// A job keeps its tags over a failure, an edit, its death and its requeue, and a copy has them,
+/// too.
 pub async fn tags_stay_with_a_job_whatever_becomes_of_it(bed: Bed) {
     let client = Client::with_broker(bed.broker.clone());
     let job = || RawJob::new("suite.task", b"\x80".to_vec()).queue(&*bed.queue);

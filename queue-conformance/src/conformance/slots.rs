@@ -10,7 +10,8 @@ use super::{
     groups::{RULE, cap, depth, group_rule, groups, job, name, one_by_one, put, sound},
 };
 
-/// A group at its cap whose jobs stand first does not stop the jobs of others behind it, however many of its jobs there are.
+/// A group at its cap whose jobs stand first does not stop the jobs of others behind it, however
+/// many of its jobs there are.
 pub async fn a_saturated_group_at_the_front_stalls_nobody(bed: Bed) {
     cap(&bed, "a", 1).await;
     put(&bed, "a", 300).await;
@@ -26,7 +27,8 @@ pub async fn a_saturated_group_at_the_front_stalls_nobody(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job that runs is counted wherever it stood: those that came before it in the order, or were stored later, are not admitted in its place.
+/// A job that runs is counted wherever it stood: those that came before it in the order, or were
+/// stored later, are not admitted in its place.
 pub async fn a_running_job_that_sorts_last_is_counted(bed: Bed) {
     cap(&bed, "a", 2).await;
     let at = |priority| {
@@ -46,7 +48,8 @@ pub async fn a_running_job_that_sorts_last_is_counted(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A worker died, and the record of its job was removed before it was taken back: the slot is not held by nobody.
+/// A worker died, and the record of its job was removed before it was taken back: the slot is not
+/// held by nobody.
 pub async fn a_job_whose_record_is_gone_before_its_worker_is_missed_holds_no_slot(bed: Bed) {
     cap(&bed, "a", 1).await;
     put(&bed, "a", 2).await;
@@ -65,7 +68,8 @@ pub async fn a_job_whose_record_is_gone_before_its_worker_is_missed_holds_no_slo
     sound(&bed).await;
 }
 
-/// Jobs are deleted while they stand in the line: no id of theirs stays there and holds up those behind it.
+/// Jobs are deleted while they stand in the line: no id of theirs stays there and holds up those
+/// behind it.
 pub async fn a_deleted_job_leaves_no_stale_id_in_the_line(bed: Bed) {
     let ids = put(&bed, "a", 5).await;
     let deleted = [ids[0].clone(), ids[1].clone(), ids[3].clone()];
@@ -78,7 +82,8 @@ pub async fn a_deleted_job_leaves_no_stale_id_in_the_line(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job that runs for longer than anybody thought keeps its slot while its worker lives, and gives it back once.
+/// A job that runs for longer than anybody thought keeps its slot while its worker lives, and gives
+/// it back once.
 pub async fn a_slot_does_not_run_out_under_a_long_job(bed: Bed) {
     cap(&bed, "a", 1).await;
     put(&bed, "a", 3).await;
@@ -95,7 +100,8 @@ pub async fn a_slot_does_not_run_out_under_a_long_job(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A worker that was thought dead ends its job after that was taken back: the slot is that of the next run.
+/// A worker that was thought dead ends its job after that was taken back: the slot is that of the
+/// next run.
 pub async fn a_late_ending_takes_no_slot_of_the_next_run(bed: Bed) {
     cap(&bed, "a", 1).await;
     put(&bed, "a", 2).await;
@@ -141,7 +147,8 @@ pub async fn a_new_weight_holds_for_jobs_that_wait_already(bed: Bed) {
     sound(&bed).await;
 }
 
-/// An id that was cancelled in the line of one group and comes back in that of another strands nobody behind it.
+/// An id that was cancelled in the line of one group and comes back in that of another strands
+/// nobody behind it.
 pub async fn an_id_that_comes_back_in_another_group_strands_nobody(bed: Bed) {
     let of = |group: &str| {
         let mut job = given("order-1", "x");
@@ -208,7 +215,8 @@ pub async fn lanes_that_claim_at_once_share_the_slots_of_a_group(bed: Bed) {
     sound(&bed).await;
 }
 
-/// While a group has work and room, no other is served more often in between than their weights allow, whoever comes, ends and is full meanwhile.
+/// While a group has work and room, no other is served more often in between than their weights
+/// allow, whoever comes, ends and is full meanwhile.
 pub async fn a_group_with_work_and_room_is_served_within_its_bound(bed: Bed) {
     const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
     const WEIGHTS: [u32; 5] = [1, 2, 3, 1, 5];

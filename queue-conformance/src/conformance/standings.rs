@@ -50,7 +50,8 @@ pub async fn a_ready_job_says_how_many_go_first(bed: Bed) {
     let mut lane = bed.lane().await;
     lane.claim(3).await;
     assert_eq!(line(&bed, &ids[4]).await.ahead, 2);
-    // A list that is long is not looked through as a whole: what is said may be more than it is, and never less.
+    // A list that is long is not looked through as a whole: what is said may be more than it is,
+    // and never less.
     let many = bed.producer().await.next((0..400).map(|_| job("")).collect());
     bed.broker.enqueue(&many).await.unwrap();
     let ids: Vec<JobId> = many.jobs.iter().map(|job| job.id.clone()).collect();
@@ -97,7 +98,8 @@ pub async fn a_job_of_a_group_says_what_its_group_may(bed: Bed) {
     assert_eq!((group.running, group.holders.len()), (HOLDERS_NAMED as u64 + 3, HOLDERS_NAMED));
 }
 
-/// Which key of a limit holds it back, and who has its slots or until when; and how many go first at most, with limits and without.
+/// Which key of a limit holds it back, and who has its slots or until when; and how many go first
+/// at most, with limits and without.
 pub async fn a_job_says_which_limit_holds_it_back(bed: Bed) {
     limits::concurrency(&bed, "stripe", 1).await;
     limits::set(&bed, "calls", |rule| rule.rate = Some("1/1h".parse().expect("it is a rate"))).await;
@@ -149,7 +151,8 @@ pub async fn a_suspect_stands_in_a_line_of_its_own(bed: Bed) {
     }
 }
 
-/// While its lease stands, when that is over, and while it is being taken back: then it still says when the lease ended.
+/// While its lease stands, when that is over, and while it is being taken back: then it still says
+/// when the lease ended.
 pub async fn a_job_that_runs_says_whether_its_lease_stands(bed: Bed) {
     let ids = bed.put(2).await;
     let (mut lane, mut dying) = (bed.lane().await, bed.dying_lane().await);
@@ -233,7 +236,8 @@ pub async fn the_jobs_of_more_groups_than_a_page_has_are_counted(bed: Bed) {
     assert_eq!(counts, [("group_full", 1010), ("behind", 2)].into());
 }
 
-/// The others of an ordered group wait for the job that holds its line, which waits for none of them.
+/// The others of an ordered group wait for the job that holds its line, which waits for none of
+/// them.
 pub async fn who_holds_a_line_is_not_counted_as_out_of_order(bed: Bed) {
     let mut lane = bed.lane().await;
     order(&bed, "a", GroupOrder::Ordered).await;

@@ -1,4 +1,5 @@
-//! Long random stories, checked against a model. The seed is printed; `QUEUE_TEST_SEED` tells a story again.
+//! Long random stories, checked against a model. The seed is printed; `QUEUE_TEST_SEED` tells a
+//! story again.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,8 +26,9 @@ struct World {
     claims: BTreeMap<JobId, u64>,
 }
 
-/// Random enqueues, claims, finishes, replays, crashes, cancels, deletes and requeues: every job ends in one place, none is
-/// lost, none is delivered to two, and nothing that ended comes back by itself.
+/// Random enqueues, claims, finishes, replays, crashes, cancels, deletes and requeues: every job
+/// ends in one place, none is lost, none is delivered to two, and nothing that ended comes back by
+/// itself.
 pub async fn a_random_story_loses_and_doubles_nothing(mut bed: Bed) {
     let seed = std::env::var("QUEUE_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
     println!("seed {seed}; tell it again with QUEUE_TEST_SEED={seed}");

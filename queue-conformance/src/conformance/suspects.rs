@@ -1,4 +1,5 @@
-//! Suspects: jobs whose process has died. They are served one at a time, and nobody waits behind those that may not start.
+//! Suspects: jobs whose process has died. They are served one at a time, and nobody waits behind
+//! those that may not start.
 
 use queue_core::{
     JobId,
@@ -13,7 +14,8 @@ use super::{
     topics::{event, lane, publisher, subscribe},
 };
 
-/// Lets a process die with all jobs of these groups, one of each: they are suspects then, and ready.
+/// Lets a process die with all jobs of these groups, one of each: they are suspects then, and
+/// ready.
 async fn suspects(bed: &Bed, groups: impl Iterator<Item = String>) -> Vec<JobId> {
     all_suspects(bed, groups.map(|group| job(&group)).collect()).await
 }
@@ -44,7 +46,8 @@ async fn come_back(bed: &Bed, lane: &mut Lane, jobs: u64) {
     .await;
 }
 
-/// The process of a lane lives on until a run has lasted for longer than the one in which the job crashed.
+/// The process of a lane lives on until a run has lasted for longer than the one in which the job
+/// crashed.
 async fn outlives(lane: &mut Lane, run: &Delivery) {
     let lasted = i64::try_from(run.suspected_for.as_millis()).expect("it is short");
     eventually("it has run for longer than before", async || {
@@ -62,7 +65,8 @@ async fn claim_beside(lane: &mut Lane, jobs: usize) -> (String, bool) {
     (groups(&answer.deliveries), answer.more)
 }
 
-/// Hundreds of groups that are served next have suspects alone: whoever runs one gets the jobs of others, and is not told of more than it can get.
+/// Hundreds of groups that are served next have suspects alone: whoever runs one gets the jobs of
+/// others, and is not told of more than it can get.
 pub async fn groups_with_suspects_alone_keep_nobody_from_its_turn(bed: Bed) {
     suspects(&bed, (0..250).map(|n| format!("a{n}"))).await;
     put(&bed, "z", 6).await;
@@ -76,7 +80,8 @@ pub async fn groups_with_suspects_alone_keep_nobody_from_its_turn(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Hundreds of suspects may not start, for their groups are paused or full: another suspect is found at once.
+/// Hundreds of suspects may not start, for their groups are paused or full: another suspect is
+/// found at once.
 pub async fn suspects_that_may_not_start_keep_no_other_from_its_turn(bed: Bed) {
     suspects(&bed, (0..250).map(|n| format!("a{n}")).chain(["z".to_owned()])).await;
     for n in 0..250 {
@@ -93,7 +98,8 @@ pub async fn suspects_that_may_not_start_keep_no_other_from_its_turn(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Suspects are served in the order of the turns of their groups, which pay for them: none is always the last.
+/// Suspects are served in the order of the turns of their groups, which pay for them: none is
+/// always the last.
 pub async fn suspects_of_groups_take_turns(bed: Bed) {
     suspects(&bed, ["a", "a", "a", "b", "b", "b"].into_iter().map(str::to_owned)).await;
     let mut lane = bed.lane().await;
@@ -105,7 +111,8 @@ pub async fn suspects_of_groups_take_turns(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Who holds the line of an ordered group is a suspect: the group has no turn, and goes on when it is served.
+/// Who holds the line of an ordered group is a suspect: the group has no turn, and goes on when it
+/// is served.
 pub async fn an_ordered_group_whose_holder_is_a_suspect_waits_for_it(bed: Bed) {
     order(&bed, "a", GroupOrder::Ordered).await;
     cap(&bed, "b", 1).await;
@@ -122,7 +129,8 @@ pub async fn an_ordered_group_whose_holder_is_a_suspect_waits_for_it(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job whose process lived for longer in this run than in the one that it crashed in is suspected no more: it is judged as its neighbours are.
+/// A job whose process lived for longer in this run than in the one that it crashed in is suspected
+/// no more: it is judged as its neighbours are.
 pub async fn a_suspect_that_has_outlived_its_crash_is_suspected_no_more(bed: Bed) {
     let old = suspects(&bed, [String::new()].into_iter()).await.remove(0);
     let mut lane = bed.dying_lane().await;
@@ -153,7 +161,8 @@ pub async fn a_suspect_that_has_outlived_its_crash_goes_free_beside_another(bed:
     assert_eq!((crashes(&old.id).await, crashes(&young.id).await), (1, 2));
 }
 
-/// A subscription reads on although many groups of it have suspects alone: these are no jobs that a turn could get.
+/// A subscription reads on although many groups of it have suspects alone: these are no jobs that a
+/// turn could get.
 pub async fn a_subscription_reads_on_beside_groups_with_suspects(bed: Bed) {
     subscribe(&bed, "s", Begin::Now).await;
     let mut publisher = publisher(&bed).await;
@@ -194,7 +203,8 @@ pub async fn a_subscription_reads_on_beside_groups_with_suspects(bed: Bed) {
     assert_eq!((answer.deliveries.len(), answer.more, answer.suspects), (0, false, true));
 }
 
-/// Claims one job again and again, a suspect too, until one comes. While none comes the lane is told that one may.
+/// Claims one job again and again, a suspect too, until one comes. While none comes the lane is
+/// told that one may.
 async fn search_suspect(lane: &mut Lane, claims: usize) -> Delivery {
     for claim in 1..=claims {
         let turn = lane.next().claim(1);
@@ -207,7 +217,8 @@ async fn search_suspect(lane: &mut Lane, claims: usize) -> Delivery {
     panic!("no suspect after {claims} claims");
 }
 
-/// One group has hundreds of suspects, each with a limit of its own, and another limit holds all of these back: the one behind them starts.
+/// One group has hundreds of suspects, each with a limit of its own, and another limit holds all of
+/// these back: the one behind them starts.
 pub async fn a_search_goes_on_inside_a_group(bed: Bed) {
     let api = key("api", "");
     let mut jobs: Vec<NewJob> = (0..900).map(|n| limited("a", &[api, key("other", &n.to_string())])).collect();
@@ -235,7 +246,8 @@ pub async fn a_search_goes_on_inside_a_group(bed: Bed) {
     assert!(asked <= 2, "{asked} claims for 900 suspects");
 }
 
-/// Limits hold hundreds of groups of suspects back. A search that has found one behind them begins with the first group again, which has room by now.
+/// Limits hold hundreds of groups of suspects back. A search that has found one behind them begins
+/// with the first group again, which has room by now.
 pub async fn a_suspect_that_is_found_begins_the_search_anew(bed: Bed) {
     let api = key("api", "");
     let jobs = (0..250).map(|n| limited(&format!("a{n}"), &[api])).chain([job("zzz1"), job("zzz2")]).collect();
@@ -254,7 +266,8 @@ pub async fn a_suspect_that_is_found_begins_the_search_anew(bed: Bed) {
     assert_eq!(groups(&[found]), "a0");
 }
 
-/// Another job of a group has run since it has a suspect: the suspect of another group, which has had nothing, comes first.
+/// Another job of a group has run since it has a suspect: the suspect of another group, which has
+/// had nothing, comes first.
 pub async fn a_group_pays_for_its_suspect_what_its_jobs_have_cost(bed: Bed) {
     suspects(&bed, ["a", "b"].into_iter().map(str::to_owned)).await;
     put(&bed, "a", 1).await;
@@ -265,7 +278,8 @@ pub async fn a_group_pays_for_its_suspect_what_its_jobs_have_cost(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Hundreds of suspects are parked, and a lane that runs a suspect asks for their task: it gets the job behind them that is none.
+/// Hundreds of suspects are parked, and a lane that runs a suspect asks for their task: it gets the
+/// job behind them that is none.
 pub async fn parked_suspects_keep_no_other_job_waiting(bed: Bed) {
     const PARKED: usize = 650;
     suspects(&bed, std::iter::repeat_n(String::new(), PARKED)).await;

@@ -1,4 +1,5 @@
-//! The index of tags: it has each job that has a tag, for as long as the job is there, and a search by a tag looks at no other job.
+//! The index of tags: it has each job that has a tag, for as long as the job is there, and a search
+//! by a tag looks at no other job.
 
 use std::{
     sync::{Arc, Mutex},
@@ -121,7 +122,8 @@ pub async fn tags_leave_the_index_with_their_jobs(bed: Bed) {
     is_sound(&bed).await;
 }
 
-/// A job that is replaced, an id that comes again, an edit: the index has the tags of the envelope that is stored.
+/// A job that is replaced, an id that comes again, an edit: the index has the tags of the envelope
+/// that is stored.
 pub async fn tags_follow_the_envelope_of_a_job(bed: Bed) {
     let unique = |conflict| Some(Box::new(Unique::new(UniqueKey::of("suite.tagged", b"17")).on_conflict(conflict)));
     let mut first = NewJob::new(JobId::make(), tagged(&[("order", "17"), ("both", "yes")]));
@@ -161,7 +163,8 @@ pub async fn tags_follow_the_envelope_of_a_job(bed: Bed) {
     is_sound(&bed).await;
 }
 
-/// A program that does not have the task cannot tell which parameter makes a tag: it says which tags may be those of the old parameters.
+/// A program that does not have the task cannot tell which parameter makes a tag: it says which
+/// tags may be those of the old parameters.
 pub async fn an_edit_without_its_task_tells_of_tags_that_stay(bed: Bed) {
     let payload = |order: u8, to: &str| {
         [b"\x82\xa5order".as_slice(), &[order], b"\xa2to", &[0xa0 | u8::try_from(to.len()).unwrap()], to.as_bytes()].concat()
@@ -207,7 +210,8 @@ pub async fn jobs_of_events_have_the_tags_of_the_event(bed: Bed) {
     assert_eq!(bed.broker.audit(&queue, THOROUGH).await.unwrap(), []);
 }
 
-/// Notes of each scan whether it counts the jobs that have the tag, and how many jobs it has looked at; lists of states are read by none. Each step looks at three places.
+/// Notes of each scan whether it counts the jobs that have the tag, and how many jobs it has looked
+/// at; lists of states are read by none. Each step looks at three places.
 #[derive(Debug)]
 struct Noting {
     inner: DynBroker,

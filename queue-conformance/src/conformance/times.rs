@@ -21,7 +21,8 @@ pub async fn a_delayed_job_is_never_early(bed: Bed) {
     let before = now(&bed).await;
     let id = bed.put_later(SOON).await;
     let due = bed.show(&id).await.expect("it is scheduled").at_ms.expect("with a time");
-    // The clock that both are read from is cut to whole milliseconds: one more, or it might be a part of one early.
+    // The clock that both are read from is cut to whole milliseconds: one more, or it might be a
+    // part of one early.
     assert!(due > before + 60 && due <= now(&bed).await + 61);
     let (delivery, delivered) = eventually("it is due", async || {
         let turn = lane.next().claim(1);
@@ -188,7 +189,8 @@ pub async fn a_turn_tells_when_the_next_job_is_due(bed: Bed) {
     assert!(due <= Duration::from_secs(100) + CUT && due > Duration::from_secs(70), "{due:?}");
 }
 
-/// The time to the next due job is counted from the same reading of the clock that the turn tells, whenever it is asked.
+/// The time to the next due job is counted from the same reading of the clock that the turn tells,
+/// whenever it is asked.
 pub async fn a_turn_counts_to_the_next_due_job_from_the_time_that_it_tells(bed: Bed) {
     let mut lane = bed.lane().await;
     let id = bed.put_later(LONG).await;

@@ -1,4 +1,5 @@
-//! Topics: each subscription gets each event from its begin on, once, and nothing that one of them does concerns another.
+//! Topics: each subscription gets each event from its begin on, once, and nothing that one of them
+//! does concerns another.
 
 use std::{sync::Arc, time::Duration};
 
@@ -114,7 +115,8 @@ pub async fn each_subscription_gets_each_event(bed: Bed) {
 pub async fn a_subscription_begins_where_it_was_asked_to(bed: Bed) {
     let mut publisher = publisher(&bed).await;
     publisher.stored(vec![event(1)]).await;
-    // Until an event has come in a later millisecond than the first: its time is that of the server that has the log.
+    // Until an event has come in a later millisecond than the first: its time is that of the server
+    // that has the log.
     let later = eventually("the clock goes on", async || {
         publisher.stored(vec![event(2)]).await;
         let read = bed.broker.read_topic(&bed.queue, None, 100).await.expect("a log can be read");
@@ -132,7 +134,8 @@ pub async fn a_subscription_begins_where_it_was_asked_to(bed: Bed) {
     assert_eq!(numbers(&lane(&bed, "none").await.claim(100).await), [3]);
 }
 
-/// R12: a publish that is sent again, because its answer was lost, appends nothing; one of an unknown name is refused.
+/// R12: a publish that is sent again, because its answer was lost, appends nothing; one of an
+/// unknown name is refused.
 pub async fn a_publish_that_is_sent_again_appends_once(bed: Bed) {
     subscribe(&bed, "billing", Begin::Now).await;
     let publisher = publisher(&bed).await;
@@ -147,7 +150,8 @@ pub async fn a_publish_that_is_sent_again_appends_once(bed: Bed) {
     assert!(matches!(bed.broker.enqueue(&unknown).await, Err(queue_core::Error::Forgotten(_))));
 }
 
-/// A turn that claims few takes as many events out of the log as it can start, says that there are more, and a turn that claims nothing takes none.
+/// A turn that claims few takes as many events out of the log as it can start, says that there are
+/// more, and a turn that claims nothing takes none.
 pub async fn a_turn_reads_no_more_than_it_asks_for(bed: Bed) {
     subscribe(&bed, "billing", Begin::Now).await;
     publish(&bed, 0..50).await;
@@ -195,7 +199,8 @@ pub async fn a_failure_concerns_one_subscription(bed: Bed) {
     assert_eq!((number(&again), again.attempts), (1, 1));
 }
 
-/// The events of a group are handled in order where its subscription asks for that, beside those of other groups.
+/// The events of a group are handled in order where its subscription asks for that, beside those of
+/// other groups.
 pub async fn events_of_a_group_stay_in_order(bed: Bed) {
     let queue: Arc<str> = subscription_address("billing", &bed.queue).into();
     subscribe(&bed, "billing", Begin::Now).await;
@@ -219,7 +224,8 @@ pub async fn events_of_a_group_stay_in_order(bed: Bed) {
     assert_eq!(numbers(&lane.claim(10).await), [2]);
 }
 
-/// An event with an id of the application's is one job of a subscription, however often it is published.
+/// An event with an id of the application's is one job of a subscription, however often it is
+/// published.
 pub async fn an_event_with_a_given_id_is_one_job(bed: Bed) {
     subscribe(&bed, "billing", Begin::Now).await;
     let given = || {
@@ -249,7 +255,8 @@ pub async fn a_paused_subscription_reads_nothing(bed: Bed) {
     assert_eq!(numbers(&lane.claim(10).await), [0, 1, 2]);
 }
 
-/// A subscription that was removed reads nothing; what it has taken stays. Under its name a new one may begin.
+/// A subscription that was removed reads nothing; what it has taken stays. Under its name a new one
+/// may begin.
 pub async fn a_removed_subscription_reads_nothing(bed: Bed) {
     subscribe(&bed, "billing", Begin::Now).await;
     publish(&bed, 0..4).await;
@@ -310,7 +317,8 @@ pub async fn a_trim_keeps_what_a_subscription_has_not_read(bed: Bed) {
     assert_eq!((subscription(&bed, "late").await.behind, subscription(&bed, "late").await.lost), (Some(3), 0));
 }
 
-/// Beyond the limit of its lag nothing waits for a subscription. It is counted what it has lost by that, once.
+/// Beyond the limit of its lag nothing waits for a subscription. It is counted what it has lost by
+/// that, once.
 pub async fn what_a_subscription_has_lost_is_counted(bed: Bed) {
     subscribe(&bed, "billing", Begin::Now).await;
     publish(&bed, 0..5).await;
@@ -334,7 +342,8 @@ pub async fn what_a_subscription_has_lost_is_counted(bed: Bed) {
     assert_eq!(subscription(&bed, "billing").await.lost, 2);
 }
 
-/// A topic is on the list of topics and no queue; its log is read page by page; its settings and subscriptions are told.
+/// A topic is on the list of topics and no queue; its log is read page by page; its settings and
+/// subscriptions are told.
 pub async fn a_topic_is_listed_and_read(bed: Bed) {
     assert!(bed.broker.topic(&bed.queue).await.expect("it is answered").is_none());
     publish(&bed, 0..3).await;

@@ -1,4 +1,5 @@
-//! Transitions, for watchers of a queue: each is told once and in order, and none while there is no watcher.
+//! Transitions, for watchers of a queue: each is told once and in order, and none while there is no
+//! watcher.
 
 use std::time::Duration;
 
@@ -153,7 +154,8 @@ pub async fn a_long_reason_is_cut_behind_a_whole_character(bed: Bed) {
     }
 }
 
-/// A job that waits for its time is told when a turn finds that it has come; one whose process died when it is taken back.
+/// A job that waits for its time is told when a turn finds that it has come; one whose process died
+/// when it is taken back.
 pub async fn what_time_does_to_a_job_is_told(bed: Bed) {
     let mut reader = Reader::of(&bed).await;
     let mut soon = NewJob::new(JobId::make(), envelope("soon"));
@@ -262,7 +264,8 @@ pub async fn nothing_is_told_while_nobody_follows(bed: Bed) {
     assert_eq!(told.iter().map(step).collect::<Vec<_>>(), ["new>ready"], "it is told anew");
 }
 
-/// Another watcher sets the mark while that of the first stands no longer: the first sees by the life that it has missed something.
+/// Another watcher sets the mark while that of the first stands no longer: the first sees by the
+/// life that it has missed something.
 pub async fn a_mark_that_begins_anew_is_another_life(bed: Bed) {
     let brief = Duration::from_millis(400);
     bed.put(1).await;
@@ -326,7 +329,8 @@ pub async fn a_shorter_mark_ends_no_longer_one(bed: Bed) {
     assert!(followed.stood);
 }
 
-/// The last transitions are kept, a bounded number of them; who has not read the others is told how many they were.
+/// The last transitions are kept, a bounded number of them; who has not read the others is told how
+/// many they were.
 pub async fn who_reads_too_late_is_told_how_many_are_lost(bed: Bed) {
     let mut reader = Reader::of(&bed).await;
     let (mut lane, mut producer) = (bed.lane().await, Producer::on(&bed.broker, &bed.queue).await);
@@ -353,7 +357,8 @@ pub async fn who_reads_too_late_is_told_how_many_are_lost(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A request may change more jobs than it tells of: the others are counted as lost, or told all the same.
+/// A request may change more jobs than it tells of: the others are counted as lost, or told all the
+/// same.
 pub async fn a_request_with_many_transitions_tells_or_counts_each(bed: Bed) {
     let mut lane = bed.lane().await;
     bed.put(500).await;

@@ -157,7 +157,8 @@ pub async fn a_stale_finish_spoils_no_other(bed: Bed) {
     assert_eq!(bed.counter(Counter::Done).await, 2);
 }
 
-/// What one turn finishes and what it claims are one step: a job that it releases may be claimed by it again.
+/// What one turn finishes and what it claims are one step: a job that it releases may be claimed by
+/// it again.
 pub async fn finishes_come_before_the_claim(bed: Bed) {
     bed.put(1).await;
     let mut lane = bed.lane().await;

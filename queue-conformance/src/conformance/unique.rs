@@ -303,7 +303,8 @@ pub async fn a_batch_honours_keys_within_itself(bed: Bed) {
     assert_eq!(bed.counter(Counter::Enqueued).await, 6);
 }
 
-/// Jobs that differ in nothing but their keys are stored together: the first of each key, and no other.
+/// Jobs that differ in nothing but their keys are stored together: the first of each key, and no
+/// other.
 pub async fn of_jobs_of_one_request_the_first_of_each_key_is_stored(bed: Bed) {
     for priority in [Priority::Normal, Priority::High] {
         let with_key = |name: &str| {

@@ -1,4 +1,5 @@
-//! Jobs that some releases cannot read: they wait for one that can, and are buried when their time is over.
+//! Jobs that some releases cannot read: they wait for one that can, and are buried when their time
+//! is over.
 
 use std::{sync::Arc, time::Duration};
 
@@ -41,7 +42,8 @@ pub async fn an_unreadable_job_is_offered_once_to_each_other_release(bed: Bed) {
     assert_eq!(bed.state(&id).await, None);
 }
 
-/// Of many, those are offered that a release has not failed on, within the claim and beside those of an unknown task.
+/// Of many, those are offered that a release has not failed on, within the claim and beside those
+/// of an unknown task.
 pub async fn many_unreadable_jobs_are_told_apart(bed: Bed) {
     let ids = bed.put(6).await;
     let mut lane = bed.lane().await;
@@ -68,7 +70,8 @@ pub async fn many_unreadable_jobs_are_told_apart(bed: Bed) {
     assert_eq!(bed.state(&another).await, Some(JobState::Parked));
 }
 
-/// A sweep buries the job so long after the first failure, whatever releases have failed on it since.
+/// A sweep buries the job so long after the first failure, whatever releases have failed on it
+/// since.
 pub async fn an_unreadable_job_is_buried_after_its_time(bed: Bed) {
     let ids = bed.put(3).await;
     let mut lane = bed.lane().await;
@@ -147,7 +150,8 @@ pub async fn a_job_that_too_many_releases_cannot_read_is_buried(bed: Bed) {
     assert_eq!(bed.state(&id).await, Some(JobState::Dead));
 }
 
-/// A release has failed on jobs under more names than one claim looks at: it is offered the one behind them.
+/// A release has failed on jobs under more names than one claim looks at: it is offered the one
+/// behind them.
 pub async fn names_that_a_release_has_failed_on_hide_no_other(bed: Bed) {
     const NAMES: usize = 230;
     let ids = bed.put(NAMES + 1).await;

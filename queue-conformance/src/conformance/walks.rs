@@ -1,4 +1,5 @@
-//! The walk through jobs that operations need: a job that goes from one of the wanted states to another is met, and one that comes back is not met again and again.
+//! The walk through jobs that operations need: a job that goes from one of the wanted states to
+//! another is met, and one that comes back is not met again and again.
 
 use std::{
     collections::BTreeSet,
@@ -29,7 +30,8 @@ use crate::Changes as _;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// All jobs that a walk meets with pages of one. `changes` is called once it has met `behind` of them.
+/// All jobs that a walk meets with pages of one. `changes` is called once it has met `behind` of
+/// them.
 async fn met(bed: &Bed, states: &[JobState], behind: usize, changes: impl AsyncFnOnce()) -> BTreeSet<JobId> {
     let (mut met, mut after, mut changes) = (BTreeSet::new(), None, Some(changes));
     for _ in 0..5_000 {
@@ -65,7 +67,8 @@ async fn snooze(lane: &mut Lane, delay: Duration) -> usize {
     jobs.len()
 }
 
-/// From `active` to `scheduled`, from `retry` to `scheduled`, and to an earlier place in `scheduled`.
+/// From `active` to `scheduled`, from `retry` to `scheduled`, and to an earlier place in
+/// `scheduled`.
 pub async fn a_walk_meets_a_job_that_goes_from_one_wanted_state_to_another(bed: Bed) {
     let mut lane = bed.lane().await;
     // More jobs than one call of `HSCAN` gives, also where the scan has no limit.
@@ -100,7 +103,8 @@ pub async fn a_walk_meets_a_job_that_goes_from_one_wanted_state_to_another(bed: 
     assert!(waits.iter().all(|id| found.contains(id)), "it is due earlier");
 }
 
-/// Half of the jobs wait for another attempt. They go to `scheduled` while the walk is on its way: about as many to where it has been as to where it comes to.
+/// Half of the jobs wait for another attempt. They go to `scheduled` while the walk is on its way:
+/// about as many to where it has been as to where it comes to.
 pub async fn a_walk_meets_all_jobs_that_go_from_retry_to_scheduled(bed: Bed) {
     let many = 300;
     let waits = scheduled(&bed, many).await;
@@ -143,7 +147,8 @@ pub async fn a_walk_meets_all_jobs_that_start_meanwhile(bed: Bed) {
     assert_eq!(moves.iter().filter(|id| !found.contains(id)).count(), 0, "jobs that run were passed over");
 }
 
-/// Jobs that are promoted, start and snooze, all between two steps: each is promoted once, and the operation ends.
+/// Jobs that are promoted, start and snooze, all between two steps: each is promoted once, and the
+/// operation ends.
 pub async fn a_promoted_job_that_snoozes_is_not_promoted_again(bed: Bed) {
     let mut producer = bed.producer().await;
     let many = 600;
@@ -197,7 +202,8 @@ impl Wrapper for Dies {
     }
 }
 
-/// The jobs of a page are handed in in several parts. What was looked at is counted with the part that has changed it.
+/// The jobs of a page are handed in in several parts. What was looked at is counted with the part
+/// that has changed it.
 pub async fn the_counts_of_an_operation_add_up_after_its_runner_has_died_between_two_parts(bed: Bed) {
     let (many, others) = (300, 40);
     let ids = bed.put(many).await;
@@ -293,7 +299,8 @@ pub async fn a_preview_looks_at_jobs_in_the_states_of_its_operation(bed: Bed) {
     assert_eq!(counts.scans(), 1, "one step reads 250 jobs: {preview:?}");
 }
 
-/// One that was cancelled, was requeued and is done has two ends, and is behind what ended between them.
+/// One that was cancelled, was requeued and is done has two ends, and is behind what ended between
+/// them.
 pub async fn a_scan_goes_on_behind_each_job_that_has_ended(bed: Bed) {
     let mut lane = bed.lane().await;
     let twice = bed.put(1).await;
@@ -319,7 +326,8 @@ pub async fn a_scan_goes_on_behind_each_job_that_has_ended(bed: Bed) {
     }
 }
 
-/// Carries out each step that changes jobs, and keeps every second answer to itself, from the first on.
+/// Carries out each step that changes jobs, and keeps every second answer to itself, from the first
+/// on.
 #[derive(Debug)]
 struct Loses {
     inner: DynBroker,
@@ -340,7 +348,8 @@ impl Wrapper for Loses {
     }
 }
 
-/// After an error a runner does not know whether its step was carried out. No job is left out, and none is counted twice.
+/// After an error a runner does not know whether its step was carried out. No job is left out, and
+/// none is counted twice.
 pub async fn a_runner_goes_on_from_what_is_stored_after_a_lost_answer(bed: Bed) {
     let many = 900;
     bed.put(many).await;
@@ -365,7 +374,8 @@ pub async fn a_runner_goes_on_from_what_is_stored_after_a_lost_answer(bed: Bed) 
     sound(&bed).await;
 }
 
-/// Forty jobs of 200 KiB, with and without those that move, and by a tag: a step brings a mebibyte and a piece of its broker, and all are found.
+/// Forty jobs of 200 KiB, with and without those that move, and by a tag: a step brings a mebibyte
+/// and a piece of its broker, and all are found.
 pub async fn a_step_of_a_scan_ends_with_a_mebibyte_of_jobs(bed: Bed) {
     let mut ids = BTreeSet::new();
     for _ in 0..40 {
@@ -381,7 +391,8 @@ pub async fn a_step_of_a_scan_ends_with_a_mebibyte_of_jobs(bed: Bed) {
         loop {
             let found = bed.broker.scan(&request.clone().after(place)).await.unwrap();
             let size: usize = found.jobs.iter().map(|job| job.envelope.len()).sum();
-            // A server may return more than it was asked for: the entries of a whole bucket and of those chained to it.
+            // A server may return more than it was asked for: the entries of a whole bucket and of
+            // those chained to it.
             assert!(size <= 5 * MAX_BYTES, "a step has {size} bytes: {request:?}");
             seen.extend(found.jobs.into_iter().map(|job| job.id));
             (place, steps) = (found.next, steps + 1);

@@ -61,7 +61,8 @@ pub async fn the_end_of_a_watched_job_is_announced_however_it_ends(bed: Bed) {
     assert_eq!(hints[6].next().now_or_never(), None, "a job that waits has not ended");
     let wrong = bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.expect("an audit is answered");
     assert!(wrong.is_empty(), "{wrong:?}");
-    // The dead one is put back and ends again. The first end has taken the mark along, and nobody has asked since.
+    // The dead one is put back and ends again. The first end has taken the mark along, and nobody
+    // has asked since.
     bed.broker.change(&bed.queue, Change::Requeue, None, std::slice::from_ref(&dead.id)).await.unwrap();
     let rest = lane.claim(2).await;
     lane.ack(&rest).await;
@@ -112,7 +113,8 @@ pub async fn all_who_watch_a_job_hear_of_its_end(mut bed: Bed) {
     assert_eq!(neighbour.next().now_or_never(), None);
 }
 
-/// A job that has ended, or is not known, is shown and not marked: nothing would take the mark away.
+/// A job that has ended, or is not known, is shown and not marked: nothing would take the mark
+/// away.
 pub async fn what_has_ended_is_not_watched(bed: Bed) {
     let ids = bed.put(2).await;
     let mut lane = bed.lane().await;
@@ -134,7 +136,8 @@ pub async fn what_has_ended_is_not_watched(bed: Bed) {
     assert_eq!(hints.next().now_or_never(), None);
 }
 
-/// A job without retention that ends while somebody watches it is kept for a while, with its result; others leave nothing.
+/// A job without retention that ends while somebody watches it is kept for a while, with its
+/// result; others leave nothing.
 pub async fn a_watched_job_is_kept_for_who_waits(bed: Bed) {
     let ids = bed.put(3).await;
     bed.put_given("given", "1").await;

@@ -34,7 +34,8 @@ async fn wait_for_another_time(bed: &Bed) {
     eventually("the broker's clock goes on", async || (now().await > before).then_some(())).await;
 }
 
-/// People see what a worker said when it registered, and since when it is there by the broker's clock.
+/// People see what a worker said when it registered, and since when it is there by the broker's
+/// clock.
 pub async fn a_registered_worker_is_listed_with_what_it_says(bed: Bed) {
     let process = ProcessId::random();
     let lane = bed.lane_saying(process, LONG, info("v42")).await;
@@ -49,7 +50,8 @@ pub async fn a_registered_worker_is_listed_with_what_it_says(bed: Bed) {
     assert_eq!((stats.workers, stats.lanes), (1, 1));
 }
 
-/// A lane that the broker has forgotten although its lease stood tells the one that takes its place, and people see when that was.
+/// A lane that the broker has forgotten although its lease stood tells the one that takes its
+/// place, and people see when that was.
 pub async fn a_lane_in_the_place_of_a_lost_one_leaves_a_note_of_the_loss(bed: Bed) {
     let register = |lost| Register::lane(bed.queue.clone(), ProcessId::random(), LONG).after_loss(lost);
     bed.broker.register(&register(false)).await.unwrap();
@@ -144,7 +146,8 @@ pub async fn a_heartbeat_makes_the_newest_lease_of_a_worker_younger(bed: Bed) {
     assert_eq!(workers(&bed).await.remove(0).since, old.since);
 }
 
-/// A heartbeat of one lane says what its worker uses. It stands until another says so; other heartbeats and turns change nothing of it.
+/// A heartbeat of one lane says what its worker uses. It stands until another says so; other
+/// heartbeats and turns change nothing of it.
 pub async fn a_worker_is_listed_with_what_it_said_last_that_it_uses(bed: Bed) {
     let process = ProcessId::random();
     let mut lane = bed.lane_saying(process, LONG, info("v42")).await;
@@ -174,7 +177,8 @@ pub async fn a_worker_is_listed_with_what_it_said_last_that_it_uses(bed: Bed) {
     assert_eq!(bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.unwrap(), []);
 }
 
-/// Nothing that it has said is left of a worker that is gone, and one that was forgotten says nothing.
+/// Nothing that it has said is left of a worker that is gone, and one that was forgotten says
+/// nothing.
 pub async fn what_a_worker_uses_goes_with_its_last_lane(bed: Bed) {
     let process = ProcessId::random();
     let first = bed.lane_saying(process, SHORT, info("v42")).await;
@@ -234,7 +238,8 @@ pub async fn a_worker_hears_what_it_is_asked_with_its_next_heartbeat(bed: Bed) {
     assert_eq!(bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.unwrap(), []);
 }
 
-/// A request has a number. One with a smaller number, or another one with the same, is told so and changes nothing.
+/// A request has a number. One with a smaller number, or another one with the same, is told so and
+/// changes nothing.
 pub async fn the_latest_request_to_a_worker_counts(bed: Bed) {
     let process = ProcessId::random();
     let lane = bed.lane_saying(process, LONG, info("v42")).await;
@@ -257,7 +262,8 @@ pub async fn the_latest_request_to_a_worker_counts(bed: Bed) {
     assert_eq!(hears(&bed, &lane, 0).await.map(|ask| (ask.number, ask.mode)), Some((11, WorkerMode::Quiet)));
 }
 
-/// Nothing is left of a request to a worker that is gone: not for those that come after it, and not for itself if it registers again.
+/// Nothing is left of a request to a worker that is gone: not for those that come after it, and not
+/// for itself if it registers again.
 pub async fn a_request_goes_with_its_worker(bed: Bed) {
     let process = ProcessId::random();
     let lane = bed.lane_saying(process, SHORT, info("v42")).await;
@@ -280,7 +286,8 @@ pub async fn a_worker_whose_lease_is_over_is_listed_and_not_counted(bed: Bed) {
     assert_eq!((stats.workers, stats.lanes), (0, 0));
 }
 
-/// A worker that stops gives its leases back, and says so: it was heard of then, not when a lease of the usual length would have begun.
+/// A worker that stops gives its leases back, and says so: it was heard of then, not when a lease
+/// of the usual length would have begun.
 pub async fn a_worker_that_has_stopped_was_heard_of_when_it_said_so(bed: Bed) {
     let process = ProcessId::random();
     let mut lane = bed.lane_saying(process, LONG, info("v42")).await;
@@ -294,7 +301,8 @@ pub async fn a_worker_that_has_stopped_was_heard_of_when_it_said_so(bed: Bed) {
     assert_eq!(bed.stats().await.workers, 0);
 }
 
-/// The record goes with the last lane of its worker, at once when that is fenced, and with no lane before it.
+/// The record goes with the last lane of its worker, at once when that is fenced, and with no lane
+/// before it.
 pub async fn the_last_lane_of_a_worker_takes_its_record(bed: Bed) {
     let (dying, alive) = (ProcessId::random(), ProcessId::random());
     let lanes = [
@@ -318,7 +326,8 @@ pub async fn the_last_lane_of_a_worker_takes_its_record(bed: Bed) {
     assert_eq!(ids(&bed).await, [alive]);
 }
 
-/// A worker that was forgotten stores its record again with its next lane, and is registered since then.
+/// A worker that was forgotten stores its record again with its next lane, and is registered since
+/// then.
 pub async fn a_worker_that_registers_again_is_listed_again(bed: Bed) {
     let process = ProcessId::random();
     let mut lane = bed.lane_saying(process, SHORT, info("v42")).await;

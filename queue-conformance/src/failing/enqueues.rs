@@ -1,4 +1,5 @@
-//! What befalls the enqueues of a [`FailingBroker`](super::FailingBroker), one by one, and how they looked as they came.
+//! What befalls the enqueues of a [`FailingBroker`](super::FailingBroker), one by one, and how they
+//! looked as they came.
 
 use std::{
     collections::VecDeque,
@@ -24,7 +25,8 @@ pub enum EnqueueFault {
     LostRequest,
     /// It is carried out and the answer is lost.
     LostAnswer,
-    /// As `LostAnswer`; when it is sent again there is no room for it, so that its fate stays unknown.
+    /// As `LostAnswer`; when it is sent again there is no room for it, so that its fate stays
+    /// unknown.
     Cut,
     /// As `LostRequest`, and then as `Cut`.
     CutBefore,

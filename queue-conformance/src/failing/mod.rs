@@ -1,5 +1,5 @@
-//! A broker that fails on demand, around a real one: for every path on which storage is down, and as the example of a broker
-//! of somebody else's.
+//! A broker that fails on demand, around a real one: for every path on which storage is down, and
+//! as the example of a broker of somebody else's.
 
 mod enqueues;
 
@@ -31,7 +31,8 @@ pub enum Fault {
     ReplyLost,
     /// The broker has no room: [`Error::BrokerFull`].
     Full,
-    /// The broker has forgotten the lane whose turn or heartbeat it is: [`Error::Forgotten`]. Its jobs stay active there.
+    /// The broker has forgotten the lane whose turn or heartbeat it is: [`Error::Forgotten`]. Its
+    /// jobs stay active there.
     Forgotten,
     /// It panics, if it is one of those with which a worker keeps a queue in order.
     Panic,
@@ -82,8 +83,8 @@ impl FailingBroker {
         self.left(fault).store(calls, Ordering::SeqCst);
     }
 
-    /// Keeps the turns of queues whose names begin so, and lets no worker register there, as a server does that stands still;
-    /// `None` lets them go on.
+    /// Keeps the turns of queues whose names begin so, and lets no worker register there, as a
+    /// server does that stands still; `None` lets them go on.
     pub fn hold(&self, queues: Option<&'static str>) {
         self.held.send_replace(queues);
     }

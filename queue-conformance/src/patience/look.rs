@@ -1,4 +1,5 @@
-//! What a wait that timed out sees of queues: a text without ages and leases, which change while nothing happens.
+//! What a wait that timed out sees of queues: a text without ages and leases, which change while
+//! nothing happens.
 
 use std::fmt::Write;
 

@@ -1,8 +1,9 @@
 //! Waits of tests: each has a timeout, and each timeout has a verdict.
 //!
-//! A wait that times out looks twice, two seconds apart, at what it waits for. If nothing has changed, the verdict is
-//! [`STUCK`](Verdict::Stuck): a lost wake-up, a stuck job or a starved group looks exactly like this. If something has changed, the
-//! verdict is [`SLOW`](Verdict::Slow), and the test may pass on a machine that has more time for it. The message of the panic begins
+//! A wait that times out looks twice, two seconds apart, at what it waits for. If nothing has
+//! changed, the verdict is [`STUCK`](Verdict::Stuck): a lost wake-up, a stuck job or a starved
+//! group looks exactly like this. If something has changed, the verdict is [`SLOW`](Verdict::Slow),
+//! and the test may pass on a machine that has more time for it. The message of the panic begins
 //! with the verdict, which the test runner reads: `verdict: SLOW: the job to be done`.
 //!
 //! ```
@@ -16,8 +17,9 @@
 //! # }
 //! ```
 //!
-//! A wait that names no broker looks at those that its thread [watches](watch), too. Without anything to look at the verdict is `STUCK`,
-//! because nothing shows that the test would pass later.
+//! A wait that names no broker looks at those that its thread [watches](watch), too. Without
+//! anything to look at the verdict is `STUCK`, because nothing shows that the test would pass
+//! later.
 
 mod look;
 mod process;
@@ -65,7 +67,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A wait that timed out. Its text begins with `verdict: STUCK: NAME` or `verdict: SLOW: NAME`, on a line of its own.
+/// A wait that timed out. Its text begins with `verdict: STUCK: NAME` or `verdict: SLOW: NAME`, on
+/// a line of its own.
 #[derive(Clone, Debug)]
 pub struct Late {
     /// The verdict.
@@ -94,7 +97,8 @@ thread_local! {
     static WATCHED: RefCell<Vec<Weak<dyn Broker>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// From now on, waits of this thread that name no broker look at all queues of this one, as long as the test has it open.
+/// From now on, waits of this thread that name no broker look at all queues of this one, as long as
+/// the test has it open.
 pub fn watch(broker: &DynBroker) {
     WATCHED.with_borrow_mut(|watched| {
         watched.retain(|broker| broker.strong_count() > 0);
@@ -116,8 +120,9 @@ impl WatchBroker for Client {
     }
 }
 
-/// A wait for an event. Begins when one of its last methods is called: [`until`](Self::until), [`some`](Self::some),
-/// [`end_of`](Self::end_of), or, without a runtime, [`block_until`](Self::block_until) or [`block_some`](Self::block_some).
+/// A wait for an event. Begins when one of its last methods is called: [`until`](Self::until),
+/// [`some`](Self::some), [`end_of`](Self::end_of), or, without a runtime,
+/// [`block_until`](Self::block_until) or [`block_some`](Self::block_some).
 #[must_use = "it does not wait before `until` or one of its like is called"]
 pub struct Wait<'a> {
     what: String,
@@ -159,7 +164,8 @@ impl<'a> Wait<'a> {
         self
     }
 
-    /// Looks at this text, such as a page or a log. If the wait names a broker and that answers, the text is shown, and does not count.
+    /// Looks at this text, such as a page or a log. If the wait names a broker and that answers,
+    /// the text is shown, and does not count.
     pub fn seeing(mut self, text: impl FnMut() -> String + Send + 'a) -> Self {
         self.texts.push(Box::new(text));
         self
@@ -230,7 +236,8 @@ impl<'a> Wait<'a> {
     /// # Errors
     /// The verdict when it times out.
     pub fn try_end_of<T>(mut self, future: impl Future<Output = T>) -> impl Future<Output = Result<T, Late>> {
-        // A future that is moved from call to call would take up the stack once per call, and waits are nested.
+        // A future that is moved from call to call would take up the stack once per call, and waits
+        // are nested.
         let mut future = Box::pin(future);
         async move {
             if let Ok(answer) = tokio::time::timeout(self.patience, &mut future).await {

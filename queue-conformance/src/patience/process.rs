@@ -23,7 +23,8 @@ pub fn output(command: &mut Command) -> io::Result<Output> {
     Ok(finished(child))
 }
 
-/// Waits for the end of a child and of its output, as [`Child::wait_with_output`] does, and kills it when that takes too long.
+/// Waits for the end of a child and of its output, as [`Child::wait_with_output`] does, and kills
+/// it when that takes too long.
 ///
 /// # Panics
 /// When it does not end in time: with the verdict, which looks at what it has printed.

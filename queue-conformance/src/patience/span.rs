@@ -2,12 +2,13 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-/// The environment variable that stretches [`patience`] on slow machines: with `QUEUE_TEST_PATIENCE=3` each wait may take three times
-/// as long.
+/// The environment variable that stretches [`patience`] on slow machines: with
+/// `QUEUE_TEST_PATIENCE=3` each wait may take three times as long.
 pub const STRETCH: &str = "QUEUE_TEST_PATIENCE";
 
-/// How long a test waits for an event: a minute, times [`STRETCH`]. The slowest event that tests wait for is that a crashed worker's
-/// jobs are reclaimed after a failover, which takes 15 seconds on an idle machine.
+/// How long a test waits for an event: a minute, times [`STRETCH`]. The slowest event that tests
+/// wait for is that a crashed worker's jobs are reclaimed after a failover, which takes 15 seconds
+/// on an idle machine.
 ///
 /// # Panics
 /// When [`STRETCH`] is not a number from 1 to 100.

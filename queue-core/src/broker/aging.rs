@@ -68,7 +68,8 @@ impl AgingRecord {
         self.declared.retain(|declared| declared.0 == release || live.contains(&declared.0));
     }
 
-    /// What holds: what a person has set, or else what the release declares that was first seen latest.
+    /// What holds: what a person has set, or else what the release declares that was first seen
+    /// latest.
     pub fn every(&self) -> Option<Duration> {
         let declared = self.declared.iter().max_by_key(|declared| declared.1).map(|declared| declared.2);
         self.set.or(declared).filter(|ms| *ms > 0).map(Duration::from_millis)

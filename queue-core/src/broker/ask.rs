@@ -59,7 +59,8 @@ impl fmt::Display for WorkerMode {
     }
 }
 
-/// What a worker is asked for. The latest counts, which has the largest number; a worker takes each in once.
+/// What a worker is asked for. The latest counts, which has the largest number; a worker takes each
+/// in once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct WorkerAsk {

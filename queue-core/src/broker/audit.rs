@@ -6,64 +6,70 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DamageKind {
-    /// A key of the broker holds something of another type, because another program wrote to it: every command of the queue fails. A
-    /// [thorough](Audit::thorough) audit finds it. Repair: the key is renamed, and what was in it stays under the new name.
+    /// A key of the broker holds something of another type, because another program wrote to it:
+    /// every command of the queue fails. A [thorough](Audit::thorough) audit finds it. Repair: the
+    /// key is renamed, and what was in it stays under the new name.
     KeyOfAnotherType,
     /// A lane has no lease, and so would never be reclaimed. Repair: it gets an expired lease,
     /// which a live lane renews.
     LaneWithoutLease,
-    /// The lease of a lane ends later than it can: the broker's clock has been put back since it was renewed. Repair: it ends when a
-    /// renewal would end now.
+    /// The lease of a lane ends later than it can: the broker's clock has been put back since it
+    /// was renewed. Repair: it ends when a renewal would end now.
     LeaseTooLong,
     /// A queue has the record of a worker that has no lane in it. Repair: the record is removed.
     RecordWithoutLane,
     /// A worker with a lane has no record in the queue, or a damaged one. Repair: an empty record
     /// is stored. The worker stores its own if it registers again.
     WorkerWithoutRecord,
-    /// An active job is held by a lane that does not exist. Repair: it is reclaimed like a job of a dead worker.
+    /// An active job is held by a lane that does not exist. Repair: it is reclaimed like a job of a
+    /// dead worker.
     HeldByNobody,
     /// An id is listed, but has no job. Repair: the id is removed.
     IdWithoutJob,
-    /// The id of a job is in `ready` more than once, or in `ready` although the job runs, waits elsewhere or has ended: it would run
-    /// twice. Repair: the id stays in one place.
+    /// The id of a job is in `ready` more than once, or in `ready` although the job runs, waits
+    /// elsewhere or has ended: it would run twice. Repair: the id stays in one place.
     IdInTwoPlaces,
-    /// A parked job has lost the name of its task, and looks like a job that waits nowhere. Repair: the name is stored again.
+    /// A parked job has lost the name of its task, and looks like a job that waits nowhere. Repair:
+    /// the name is stored again.
     ParkedWithoutTask,
-    /// A unique key is held by a job that has ended or is not there: no job of this key could be enqueued. Repair: the key is free, and the job that
-    /// is `held` for it gets it.
+    /// A unique key is held by a job that has ended or is not there: no job of this key could be
+    /// enqueued. Repair: the key is free, and the job that is `held` for it gets it.
     KeyLeaked,
-    /// A job that has not ended does not hold its unique key, although no other job does: a second one could be enqueued. Repair: it holds it.
+    /// A job that has not ended does not hold its unique key, although no other job does: a second
+    /// one could be enqueued. Repair: it holds it.
     KeyMissing,
     /// A job is `held` for a key that no job holds. Repair: it gets the key, and may start.
     HeldForNobody,
     /// A schedule counts a job as one that has not ended, and the job has ended or is not there: a
     /// tick may wait for its end forever. Repair: the job is removed from the schedule.
     RunWithoutJob,
-    /// A group or a limit holds a slot for a job that does not run: fewer jobs of it could run than it allows. Repair: the slot is free.
+    /// A group or a limit holds a slot for a job that does not run: fewer jobs of it could run than
+    /// it allows. Repair: the slot is free.
     SlotLeaked,
-    /// A job of a group, or with a limit, runs and holds no slot: more could run than that allows. On Redis a [thorough](Audit::thorough) audit finds it.
-    /// Repair: it holds one.
+    /// A job of a group, or with a limit, runs and holds no slot: more could run than that allows.
+    /// On Redis a [thorough](Audit::thorough) audit finds it. Repair: it holds one.
     SlotMissing,
-    /// The line of an ordered group is held by a job that has ended or is not there: no job of the group would start. Repair: the line is free.
+    /// The line of an ordered group is held by a job that has ended or is not there: no job of the
+    /// group would start. Repair: the line is free.
     LineLeaked,
-    /// A group has a job that may start, and is not among those that are served; or it is, and has none. A
-    /// [thorough](Audit::thorough) audit finds it. Repair: it is where it belongs.
+    /// A group has a job that may start, and is not among those that are served; or it is, and has
+    /// none. A [thorough](Audit::thorough) audit finds it. Repair: it is where it belongs.
     GroupIndexWrong,
     /// Jobs wait for a limit that has room, but no claim will examine them; or the index lists jobs
     /// that do not wait. Of some a [thorough](Audit::thorough) audit finds it. Repair: the next
     /// claim examines them.
     LimitIndexWrong,
-    /// The index of tags has a tag of a job that is not there, or that does not have it; the latter a [thorough](Audit::thorough) audit finds. Repair: the entry
-    /// is removed.
+    /// The index of tags has a tag of a job that is not there, or that does not have it; the latter
+    /// a [thorough](Audit::thorough) audit finds. Repair: the entry is removed.
     TagLeaked,
-    /// A job has a tag that the index does not have: a search by this tag would not find the job. A [thorough](Audit::thorough) audit finds it. Repair: the index
-    /// has it.
+    /// A job has a tag that the index does not have: a search by this tag would not find the job. A
+    /// [thorough](Audit::thorough) audit finds it. Repair: the index has it.
     TagMissing,
     /// A Redis key holds entries, but the feature bit of the queue is not set, so turns do not read
     /// this key. Repair: the bit is set.
     FeatureUnnoted,
-    /// A job waits nowhere, so that no worker would find it. Repair: it goes to the tail of `ready`. An entry whose id is not valid, or
-    /// that has no content, is removed.
+    /// A job waits nowhere, so that no worker would find it. Repair: it goes to the tail of
+    /// `ready`. An entry whose id is not valid, or that has no content, is removed.
     JobWithoutPlace,
 }
 

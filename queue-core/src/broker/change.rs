@@ -15,10 +15,12 @@ pub enum Change {
     /// and its handler is cancelled: at once, or with the next heartbeat of its worker if the
     /// announcement is lost.
     Cancel,
-    /// `dead`, `cancelled` or `expired` → the tail of `ready`, with attempts, crashes and snoozes cleared, and without an expiry. A given id
-    /// that was free is taken again, and so is its [key](super::Unique); a job whose key another one holds stays as it is.
+    /// `dead`, `cancelled` or `expired` → the tail of `ready`, with attempts, crashes and snoozes
+    /// cleared, and without an expiry. A given id that was free is taken again, and so is its
+    /// [key](super::Unique); a job whose key another one holds stays as it is.
     Requeue,
-    /// `scheduled` or `retry` → the tail of `ready`, as if the job were due. Nothing else of it changes.
+    /// `scheduled` or `retry` → the tail of `ready`, as if the job were due. Nothing else of it
+    /// changes.
     Promote,
     /// Any state but `active` → removed, with its record. A given id is free again.
     Delete,

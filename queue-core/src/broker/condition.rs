@@ -13,14 +13,16 @@ pub struct Condition {
     pub limit: Option<u64>,
     /// Bytes that are free on the disk of the database file.
     pub free: Option<u64>,
-    /// Bytes of the write-ahead log of the database file, once it is far larger than it should be: a process that reads for long keeps it from
-    /// being emptied.
+    /// Bytes of the write-ahead log of the database file, once it is far larger than it should be:
+    /// a process that reads for long keeps it from being emptied.
     pub log: Option<u64>,
-    /// The numbers of the processes of this machine that read the database file now, where `log` is a figure and the system names them.
+    /// The numbers of the processes of this machine that read the database file now, where `log` is
+    /// a figure and the system names them.
     pub readers: Vec<u32>,
     /// Why the broker refuses new jobs, or would lose some; `None` while it takes and keeps them.
     pub trouble: Option<Trouble>,
-    /// Problems of the folder or file system that has the database file. The broker works with them.
+    /// Problems of the folder or file system that has the database file. The broker works with
+    /// them.
     pub advice: Vec<Advice>,
 }
 
@@ -37,15 +39,16 @@ pub struct Advice {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Trouble {
-    /// There is no room: enqueues are refused with [`Error::BrokerFull`](crate::Error::BrokerFull). Jobs can still be claimed and end, and
-    /// leases are renewed.
+    /// There is no room: enqueues are refused with [`Error::BrokerFull`](crate::Error::BrokerFull).
+    /// Jobs can still be claimed and end, and leases are renewed.
     Full(String),
-    /// The server drops keys when its memory is full, and jobs with them, in any state and without a trace: an eviction policy was set while
-    /// it was in use.
+    /// The server drops keys when its memory is full, and jobs with them, in any state and without
+    /// a trace: an eviction policy was set while it was in use.
     Evicting(String),
     /// The server refuses every write, so that jobs can be neither claimed nor ended.
     ReadOnly(String),
-    /// The database file was deleted, moved or replaced while it was open: nothing is read or written.
+    /// The database file was deleted, moved or replaced while it was open: nothing is read or
+    /// written.
     Lost(String),
 }
 
@@ -105,7 +108,8 @@ impl Condition {
         Some(used.saturating_mul(100) / limit)
     }
 
-    /// Why the write-ahead log is large, for people: "its write-ahead log has 96.0 MiB: process 4321 reads the file".
+    /// Why the write-ahead log is large, for people: "its write-ahead log has 96.0 MiB: process
+    /// 4321 reads the file".
     pub fn large_log(&self) -> Option<String> {
         let size = bytes(self.log?);
         let numbers: Vec<String> = self.readers.iter().map(u32::to_string).collect();
@@ -117,7 +121,8 @@ impl Condition {
         Some(format!("its write-ahead log (-wal) has {size}: {readers}, and the log cannot be emptied meanwhile"))
     }
 
-    /// The figures, for people: "1.5 MiB of 2.0 MiB of memory used". Nothing where none is known that matters.
+    /// The figures, for people: "1.5 MiB of 2.0 MiB of memory used". Nothing where none is known
+    /// that matters.
     pub fn room(&self) -> Option<String> {
         match (self.used, self.limit, self.free) {
             (Some(used), Some(limit), _) => Some(format!("{} of {} of memory used", bytes(used), bytes(limit))),

@@ -8,8 +8,8 @@ use std::fmt;
 pub enum Durability {
     /// None: the jobs are only in memory.
     Volatile,
-    /// The end of the broker's process: a crash, `kill -9`, a restart. A power loss takes the jobs that the operating system has not yet
-    /// written to the disk.
+    /// The end of the broker's process: a crash, `kill -9`, a restart. A power loss takes the jobs
+    /// that the operating system has not yet written to the disk.
     ProcessCrash,
     /// A power loss as well: the jobs were on disk before the answer.
     PowerLoss,
@@ -50,7 +50,8 @@ pub struct Confirm {
     pub replicas: u32,
 }
 
-/// What an enqueue got, at least. It may be less than it asked for; the jobs are stored nevertheless.
+/// What an enqueue got, at least. It may be less than it asked for; the jobs are stored
+/// nevertheless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirmed {
     /// The failures that the jobs survive.

@@ -22,7 +22,8 @@ pub struct EditJob {
     pub envelope: Vec<u8>,
     /// For a given id: the digest of that envelope.
     pub digest: u64,
-    /// Whether its parameters change: then a parked job is ready again, as other releases may read it.
+    /// Whether its parameters change: then a parked job is ready again, as other releases may read
+    /// it.
     pub is_new_payload: bool,
     /// The priority that it is to have.
     pub priority: Priority,
@@ -30,9 +31,11 @@ pub struct EditJob {
     pub group: Option<GroupName>,
     /// The limits that it is to be subject to, if there are any.
     pub limits: Option<Box<JobLimits>>,
-    /// The key that it is to have in place of the one that it has. `None`: its key stays, if it has one.
+    /// The key that it is to have in place of the one that it has. `None`: its key stays, if it has
+    /// one.
     pub unique: Option<UniqueKey>,
-    /// From when on it may start, in broker milliseconds since 1970; at once if that is over. `None`: its time stays.
+    /// From when on it may start, in broker milliseconds since 1970; at once if that is over.
+    /// `None`: its time stays.
     pub at_ms: Option<i64>,
 }
 
@@ -75,7 +78,8 @@ impl EditJob {
         }
     }
 
-    /// For brokers: whether a job that waits for this time now, if it waits for one, has the time that is wanted.
+    /// For brokers: whether a job that waits for this time now, if it waits for one, has the time
+    /// that is wanted.
     pub fn is_time(&self, at_ms: Option<i64>, now_ms: i64) -> bool {
         match (self.at_ms, at_ms) {
             (None, _) => true,

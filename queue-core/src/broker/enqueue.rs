@@ -16,7 +16,8 @@ pub enum Due {
     Now,
     /// This long after the broker has stored it, by the broker's clock: → `scheduled`.
     After(Duration),
-    /// At this time, in milliseconds since 1970, by the broker's clock: → `scheduled`, or `ready` if the time is past.
+    /// At this time, in milliseconds since 1970, by the broker's clock: → `scheduled`, or `ready`
+    /// if the time is past.
     AtMs(i64),
 }
 
@@ -32,7 +33,8 @@ pub struct NewJob {
     pub due: Due,
     /// Its priority.
     pub priority: Priority,
-    /// For a given id: the digest of task and payload that decides between `Existing` and `IdConflict`. Zero for a generated id.
+    /// For a given id: the digest of task and payload that decides between `Existing` and
+    /// `IdConflict`. Zero for a generated id.
     pub digest: u64,
     /// Its key, if it is to be the only one of its kind.
     pub unique: Option<Box<Unique>>,
@@ -49,7 +51,8 @@ impl NewJob {
     }
 }
 
-/// Stores jobs of one queue. At most [`MAX_ITEMS`](super::MAX_ITEMS) and [`MAX_BYTES`](super::MAX_BYTES).
+/// Stores jobs of one queue. At most [`MAX_ITEMS`](super::MAX_ITEMS) and
+/// [`MAX_BYTES`](super::MAX_BYTES).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Enqueue {
@@ -63,7 +66,8 @@ pub struct Enqueue {
     pub jobs: Vec<NewJob>,
     /// The digest of what a relay sends, see [`relayed`](Self::relayed).
     pub relayed: Option<[u8; 16]>,
-    /// The caller's deadline, if it is before [`CALL_DEADLINE`](super::CALL_DEADLINE). It is not sent to the broker.
+    /// The caller's deadline, if it is before [`CALL_DEADLINE`](super::CALL_DEADLINE). It is not
+    /// sent to the broker.
     pub until: Option<Instant>,
 }
 
@@ -73,13 +77,18 @@ impl Enqueue {
         Enqueue { queue: queue.into(), producer, seq, jobs, relayed: None, until: None }
     }
 
-    /// An enqueue by the relay of an outbox, which may send jobs again that were stored under another name. `digest` is that of its rows.
+    /// An enqueue by the relay of an outbox, which may send jobs again that were stored under
+    /// another name. `digest` is that of its rows.
     ///
-    /// - The number is answered again only for the same digest. For another one the answer is [`Error::Old`](crate::Error::Old), and nothing is stored: the rows of
-    ///   this number are not those that it was first used for.
-    /// - A job whose generated id the broker has, in any state, is answered [`Existing`](Enqueued::Existing).
-    /// - A job behind one of its group that was answered [`GroupFull`](Enqueued::GroupFull) is answered [`Held`](Enqueued::Held).
-    /// - A job that needs a feature which a worker of the queue does not know is answered `Held`, and so are those of its group behind it. They do not refuse the others.
+    /// - The number is answered again only for the same digest. For another one the answer is
+    ///   [`Error::Old`](crate::Error::Old), and nothing is stored: the rows of this number are not
+    ///   those that it was first used for.
+    /// - A job whose generated id the broker has, in any state, is answered
+    ///   [`Existing`](Enqueued::Existing).
+    /// - A job behind one of its group that was answered [`GroupFull`](Enqueued::GroupFull) is
+    ///   answered [`Held`](Enqueued::Held).
+    /// - A job that needs a feature which a worker of the queue does not know is answered `Held`,
+    ///   and so are those of its group behind it. They do not refuse the others.
     /// - The name is forgotten after thirty times the age of other silent producers.
     #[must_use]
     pub fn relayed(mut self, digest: [u8; 16]) -> Self {
@@ -103,11 +112,13 @@ pub enum Enqueued {
     /// This job holds its key, has not started, and now has the payload of the new job, its time,
     /// or both.
     Replaced(JobId),
-    /// This job, which is the new one unless one waits already, is `held`, with the newest payload, until its key is free.
+    /// This job, which is the new one unless one waits already, is `held`, with the newest payload,
+    /// until its key is free.
     Buffered(JobId),
     /// It is not stored: its group already has `max_size` ready jobs.
     GroupFull,
-    /// It is not stored: an earlier job of its group and of this enqueue was not either, or a worker of an older release does not know a feature that it needs. For a
+    /// It is not stored: an earlier job of its group and of this enqueue was not either, or a
+    /// worker of an older release does not know a feature that it needs. For a
     /// [relay](Enqueue::relayed).
     Held,
 }

@@ -44,11 +44,13 @@ pub struct SetGroup {
     pub expected: GroupRule,
     /// The rule that is to hold. An empty one is removed.
     pub rule: GroupRule,
-    /// Of [`RuleOf::Declared`], and of no other: what was read, which is compared, and what is to be stored. See [`GroupsRecord`].
+    /// Of [`RuleOf::Declared`], and of no other: what was read, which is compared, and what is to
+    /// be stored. See [`GroupsRecord`].
     pub record: Option<(Arc<str>, Arc<str>)>,
 }
 
-/// What releases declare of all groups of a queue. As stored: the rule that holds, and behind it this record, which brokers do not read.
+/// What releases declare of all groups of a queue. As stored: the rule that holds, and behind it
+/// this record, which brokers do not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupsRecord(Vec<Declared>);
 
@@ -168,7 +170,8 @@ pub enum GroupSet {
 pub enum GroupList {
     /// The one of this name, whether anything is known of it or not.
     One(GroupName),
-    /// All that have a job that is ready or runs, or a rule: by the length and the bytes of their names.
+    /// All that have a job that is ready or runs, or a rule: by the length and the bytes of their
+    /// names.
     All {
         /// Behind this one: the [`next`](GroupPage::next) of the page before.
         after: Option<GroupName>,
@@ -212,7 +215,8 @@ pub struct StoredGroup {
     pub pause: Option<Pause>,
     /// Of an ordered group: the job that holds its line.
     pub held_by: Option<JobId>,
-    /// How long ago its oldest ready job could start for the first time, as [`QueueStats::oldest`](super::QueueStats::oldest) says it of a queue.
+    /// How long ago its oldest ready job could start for the first time, as
+    /// [`QueueStats::oldest`](super::QueueStats::oldest) says it of a queue.
     #[serde(rename = "oldest_ms", serialize_with = "json::ms")]
     pub oldest: Option<Duration>,
 }
@@ -238,17 +242,20 @@ pub struct GroupPage {
     pub groups: Vec<StoredGroup>,
     /// The default rule of all groups, as an operator has set it.
     pub others: GroupRule,
-    /// What code declares of all groups, as it is stored: see [`GroupsRecord`]. What holds of it is [`declared`](Self::declared).
+    /// What code declares of all groups, as it is stored: see [`GroupsRecord`]. What holds of it is
+    /// [`declared`](Self::declared).
     #[serde(rename = "declared", serialize_with = "declared")]
     pub stored_declared: String,
     /// The rule of jobs without a group.
     pub plain: GroupRule,
     /// Behind which group the next page begins.
     pub next: Option<GroupName>,
-    /// If a [`GroupList::Line`] was asked for: the first jobs of the line, in the order in which they will start; suspects last.
+    /// If a [`GroupList::Line`] was asked for: the first jobs of the line, in the order in which
+    /// they will start; suspects last.
     #[serde(skip)]
     pub line: Vec<JobId>,
-    /// The broker's time, in milliseconds since 1970: a pause whose end has passed is found by the next claim.
+    /// The broker's time, in milliseconds since 1970: a pause whose end has passed is found by the
+    /// next claim.
     #[serde(skip)]
     pub now_ms: i64,
 }

@@ -16,8 +16,9 @@ pub struct Hint {
     pub count: u64,
     /// When the announced job is due; `None`: now.
     pub due: Option<Instant>,
-    /// When it was announced, by a clock of the broker, in microseconds; `None`: not known. A claim that was
-    /// [answered](super::TurnAnswer::as_of) later, and left no job, has found the announced work.
+    /// When it was announced, by a clock of the broker, in microseconds; `None`: not known. A claim
+    /// that was [answered](super::TurnAnswer::as_of) later, and left no job, has found the
+    /// announced work.
     pub as_of: Option<i64>,
 }
 
@@ -25,7 +26,8 @@ pub struct Hint {
 #[derive(Clone, Debug, Default)]
 pub struct Announcer(watch::Sender<Latest>);
 
-/// The hints of one queue. A waiter that was late gets one hint for all that it missed, with the earliest of their times.
+/// The hints of one queue. A waiter that was late gets one hint for all that it missed, with the
+/// earliest of their times.
 #[derive(Clone, Debug)]
 pub struct Hints {
     latest: watch::Receiver<Latest>,

@@ -110,7 +110,8 @@ pub const FAILURES_KEPT: usize = 10;
 /// Most bytes of an error's message in a listing.
 pub const LISTED_ERROR: usize = 512;
 
-/// Everything known about one job, as it is stored. People get the decoded [`JobRecord`](crate::inspect::JobRecord).
+/// Everything known about one job, as it is stored. People get the decoded
+/// [`JobRecord`](crate::inspect::JobRecord).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StoredJob {
@@ -134,9 +135,11 @@ pub struct StoredJob {
     pub returns: u32,
     /// When it was last returned so, in broker milliseconds since 1970.
     pub returned_ms: Option<i64>,
-    /// When it is due (`scheduled`, `retry`, and `held`, which may be later) or has ended (final states), in broker milliseconds since 1970.
+    /// When it is due (`scheduled`, `retry`, and `held`, which may be later) or has ended (final
+    /// states), in broker milliseconds since 1970.
     pub at_ms: Option<i64>,
-    /// When it rises by one priority, while it is `ready` in a queue with aging and may rise, in broker milliseconds since 1970.
+    /// When it rises by one priority, while it is `ready` in a queue with aging and may rise, in
+    /// broker milliseconds since 1970.
     pub rises_ms: Option<i64>,
     /// Its receipt while `active`: the lane and the claim number.
     pub receipt: Option<String>,
@@ -195,7 +198,8 @@ impl StoredJob {
         }
     }
 
-    /// As a listing has it: without its result, and of its failures the last alone, whose message is cut at [`LISTED_ERROR`].
+    /// As a listing has it: without its result, and of its failures the last alone, whose message
+    /// is cut at [`LISTED_ERROR`].
     pub fn listed(mut self) -> Self {
         self.result = None;
         let last = self.failures.pop();

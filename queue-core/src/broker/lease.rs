@@ -51,7 +51,8 @@ impl Extend {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Extended {
-    /// The lane's jobs that were cancelled, with their claim numbers. This is a hint: each delivery still needs its ending.
+    /// The lane's jobs that were cancelled, with their claim numbers. This is a hint: each delivery
+    /// still needs its ending.
     pub cancelled: Vec<(JobId, u64)>,
     /// The latest request to the worker, for a heartbeat that [carries its load](Extend::saying).
     /// It comes with every such heartbeat.
@@ -104,7 +105,8 @@ pub struct OverdueLanes {
     pub ahead: Vec<Ahead>,
     /// How many lanes are fenced and not yet reclaimed to the end.
     pub fenced: usize,
-    /// Whether the next page may list more lanes. A page need not be full: a broker may examine lanes that are not overdue.
+    /// Whether the next page may list more lanes. A page need not be full: a broker may examine
+    /// lanes that are not overdue.
     pub has_more: bool,
 }
 
@@ -139,8 +141,8 @@ pub struct CrashRule {
     pub tasks: &'static [(&'static str, u32)],
     /// A crash later than this after the first starts a new count. Default: 72 h.
     pub window: Duration,
-    /// How long a charged job waits in `retry`: this time multiplied by its crashes. An uncharged job goes to the head of `ready`.
-    /// Default: 1 s.
+    /// How long a charged job waits in `retry`: this time multiplied by its crashes. An uncharged
+    /// job goes to the head of `ready`. Default: 1 s.
     pub delay: Duration,
 }
 

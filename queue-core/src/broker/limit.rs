@@ -190,7 +190,8 @@ pub struct StoredLimit {
     pub stored: Vec<u8>,
     /// How many slots of it are held: one for each job that runs.
     pub held: u64,
-    /// How many jobs wait for a slot of it, of at most [`CHAINS_COUNTED`] kinds that differ in group, priority or keys.
+    /// How many jobs wait for a slot of it, of at most [`CHAINS_COUNTED`] kinds that differ in
+    /// group, priority or keys.
     pub full: u64,
     /// How many jobs wait for its rate, of as many kinds.
     pub rated: u64,

@@ -32,14 +32,16 @@ pub struct WorkerLoad {
     pub slots: u64,
     /// How it works.
     pub mode: WorkerMode,
-    /// The number of the last request that it has taken in; 0 before the first. See [`WorkerAsk`](super::WorkerAsk).
+    /// The number of the last request that it has taken in; 0 before the first. See
+    /// [`WorkerAsk`](super::WorkerAsk).
     pub heard: u64,
     /// How long ago it was reported, by the broker's clock.
     #[serde(rename = "age_ms", serialize_with = "json::ms")]
     pub age: Duration,
 }
 
-/// A load as stored: a MessagePack array. The broker's time is the last element, so that a broker can append it.
+/// A load as stored: a MessagePack array. The broker's time is the last element, so that a broker
+/// can append it.
 type Stored = (u64, Option<u64>, Option<u64>, u64, u64, u8, u64, i64);
 
 fn in_cores(millis: u64) -> f64 {
@@ -51,7 +53,8 @@ fn cores<S: Serializer>(millis: &Option<u64>, serializer: S) -> Result<S::Ok, S:
 }
 
 impl WorkerLoad {
-    /// A worker with `slots` slots, of which `busy` hold a job. Nothing is known of the memory and the CPU of its process.
+    /// A worker with `slots` slots, of which `busy` hold a job. Nothing is known of the memory and
+    /// the CPU of its process.
     pub fn new(busy: u64, slots: u64) -> Self {
         WorkerLoad { busy, slots, ..WorkerLoad::default() }
     }

@@ -9,22 +9,25 @@
 //!
 //! # The lease protocol in short
 //!
-//! The field `lane` of a request names one *lane*: a worker's registration with one queue. A lane that
-//! [registers](Broker::register) gets a name that was never used before, an entry at the broker, and a **lease**. Every
-//! [turn](Broker::turn) and every [heartbeat](Broker::extend) renews the lease. A turn hands in endings and claims new jobs. Each claim
-//! stores a **receipt** with its jobs: the lane's name and a claim number that only grows. An ending counts only while the stored receipt
-//! equals the delivery's, byte for byte. When a lease is over, a reclaimer [fences](Broker::fence) the lane: the broker answers
-//! [`Error::Forgotten`](crate::Error::Forgotten) to all of its later requests. Then the reclaimer [takes back](Broker::reclaim) the
-//! lane's jobs.
+//! The field `lane` of a request names one *lane*: a worker's registration with one queue. A lane
+//! that [registers](Broker::register) gets a name that was never used before, an entry at the
+//! broker, and a **lease**. Every [turn](Broker::turn) and every [heartbeat](Broker::extend) renews
+//! the lease. A turn hands in endings and claims new jobs. Each claim stores a **receipt** with its
+//! jobs: the lane's name and a claim number that only grows. An ending counts only while the stored
+//! receipt equals the delivery's, byte for byte. When a lease is over, a reclaimer
+//! [fences](Broker::fence) the lane: the broker answers
+//! [`Error::Forgotten`](crate::Error::Forgotten) to all of its later requests. Then the reclaimer
+//! [takes back](Broker::reclaim) the lane's jobs.
 //!
 //! # Requests are sent again until they are answered
 //!
-//! Turns and enqueues carry a sequence number. The caller sends a request without an answer again, **unchanged**. The broker
-//! recognises the number, carries out nothing twice, and gives the same answer. `Forgotten` means that the broker does not know this
-//! lane or producer, or not its last requests: register under a new name, and consider all jobs that it held as lost.
+//! Turns and enqueues carry a sequence number. The caller sends a request without an answer again,
+//! **unchanged**. The broker recognises the number, carries out nothing twice, and gives the same
+//! answer. `Forgotten` means that the broker does not know this lane or producer, or not its last
+//! requests: register under a new name, and consider all jobs that it held as lost.
 //!
-//! The rules have numbers, R1 to R13, which the documentation below and the code refer to. `docs/protocol.md` of the repository has
-//! the rules, and `docs/README.md` the glossary.
+//! The rules have numbers, R1 to R13, which the documentation below and the code refer to.
+//! `docs/protocol.md` of the repository has the rules, and `docs/README.md` the glossary.
 
 mod aging;
 mod ask;
@@ -108,7 +111,8 @@ pub const MAX_ITEMS: usize = 500;
 /// Most jobs of `scheduled`, and as many of `retry`, that a turn promotes.
 pub const DUE_ITEMS: usize = 200;
 
-/// Most bytes of the envelopes and results of one request or answer (a single larger item is sent alone).
+/// Most bytes of the envelopes and results of one request or answer (a single larger item is sent
+/// alone).
 pub const MAX_BYTES: usize = 1024 * 1024;
 
 /// Most jobs that one call of [`Broker::reclaim`] moves.

@@ -15,7 +15,8 @@ use crate::{
     text::cut,
 };
 
-/// Most outboxes that a queue keeps a report of. The one that was not reported for the longest time gives way.
+/// Most outboxes that a queue keeps a report of. The one that was not reported for the longest time
+/// gives way.
 pub const OUTBOXES: usize = 16;
 
 /// Most queues of an outbox in a report. The others are added up as [`OTHER_QUEUES`].
@@ -28,7 +29,8 @@ pub const OTHER_QUEUES: &str = "*";
 #[doc(hidden)]
 pub const OUTBOX: &str = ".outbox:";
 
-/// Relays report every ten seconds. An outbox with an older report has no relay, or one that reaches neither the database nor the broker.
+/// Relays report every ten seconds. An outbox with an older report has no relay, or one that
+/// reaches neither the database nor the broker.
 const STALE: Duration = Duration::from_secs(60);
 
 /// An outbox that was not reported for longer is not shown.
@@ -40,10 +42,12 @@ const OLD: Duration = Duration::from_secs(60);
 /// The first element of a report.
 const VERSION: u64 = 1;
 
-/// An outbox, as a relay has reported it last. In [`QueueStats::outboxes`](super::QueueStats::outboxes).
+/// An outbox, as a relay has reported it last. In
+/// [`QueueStats::outboxes`](super::QueueStats::outboxes).
 ///
-/// It is [`Serialize`](serde::Serialize): `outbox` (the identity), `database`, the sums `waiting`, `refused` and `in_flight`, `oldest_ms`, `max_rows`,
-/// `max_age_ms`, `queues`, `reported_at` as RFC 3339 in UTC, `report_age_ms` and `stale`.
+/// It is [`Serialize`](serde::Serialize): `outbox` (the identity), `database`, the sums `waiting`,
+/// `refused` and `in_flight`, `oldest_ms`, `max_rows`, `max_age_ms`, `queues`, `reported_at` as RFC
+/// 3339 in UTC, `report_age_ms` and `stale`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(remote = "Self")]
 #[non_exhaustive]
@@ -58,7 +62,8 @@ pub struct OutboxRecord {
     /// New rows of a queue are refused while its oldest row is older than this.
     #[serde(rename = "max_age_ms", serialize_with = "json::ms")]
     pub max_age: Option<Duration>,
-    /// Its queues and topics, sorted by name: at most [`OUTBOX_QUEUES`], those with the most rows, and the others as [`OTHER_QUEUES`].
+    /// Its queues and topics, sorted by name: at most [`OUTBOX_QUEUES`], those with the most rows,
+    /// and the others as [`OTHER_QUEUES`].
     pub queues: Vec<OutboxDepth>,
     /// When it was reported, by the broker's clock.
     #[serde(serialize_with = "json::utc")]
@@ -70,7 +75,8 @@ pub struct OutboxRecord {
 
 /// A queue of an [`OutboxRecord`].
 ///
-/// It is [`Serialize`](serde::Serialize): `queue`, `waiting`, `refused`, `in_flight`, `oldest_ms`, `holder` and `full`.
+/// It is [`Serialize`](serde::Serialize): `queue`, `waiting`, `refused`, `in_flight`, `oldest_ms`,
+/// `holder` and `full`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OutboxDepth {
@@ -170,8 +176,8 @@ impl OutboxRecord {
         codec::unpack(stored).map_or(0, |stored: Stored| stored.5)
     }
 
-    /// What is stored under a name among the counters, read at this time. What is damaged, of a newer library, or older than two weeks is not shown. For
-    /// brokers.
+    /// What is stored under a name among the counters, read at this time. What is damaged, of a
+    /// newer library, or older than two weeks is not shown. For brokers.
     #[doc(hidden)]
     pub fn read(name: &str, stored: &[u8], now_ms: i64) -> Option<Self> {
         let id = name.strip_prefix(OUTBOX)?.to_owned();
@@ -189,7 +195,8 @@ impl OutboxRecord {
         })
     }
 
-    /// Joins what is reported in several queues: the newest report of each outbox, sorted by the name of the database.
+    /// Joins what is reported in several queues: the newest report of each outbox, sorted by the
+    /// name of the database.
     pub fn merged(records: impl IntoIterator<Item = OutboxRecord>) -> Vec<OutboxRecord> {
         let mut newest: BTreeMap<String, OutboxRecord> = BTreeMap::new();
         for record in records {
@@ -223,7 +230,8 @@ impl OutboxRecord {
         self.queues.iter().filter_map(|depth| depth.oldest).max()
     }
 
-    /// Whether no relay has reported it for a minute. Its figures are old, and its rows may not be sent.
+    /// Whether no relay has reported it for a minute. Its figures are old, and its rows may not be
+    /// sent.
     pub fn is_stale(&self) -> bool {
         self.age >= STALE
     }

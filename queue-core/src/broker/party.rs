@@ -24,8 +24,9 @@ pub enum Party {
         /// The record of its worker. The broker stores it with the first lane of the worker in this
         /// queue.
         info: WorkerInfo,
-        /// Whether the broker has forgotten the lane in whose place it registers, although that one's lease stood: the broker has lost data,
-        /// or is an older copy of itself. The broker notes the time, see [`QueueStats::lost_at`](super::QueueStats::lost_at).
+        /// Whether the broker has forgotten the lane in whose place it registers, although that
+        /// one's lease stood: the broker has lost data, or is an older copy of itself. The broker
+        /// notes the time, see [`QueueStats::lost_at`](super::QueueStats::lost_at).
         lost: bool,
     },
     /// A producer.
@@ -40,9 +41,11 @@ pub struct Register {
     pub queue: Arc<str>,
     /// Worker lane or producer.
     pub party: Party,
-    /// Random per process start. All lanes of a process share it, so that the broker judges all of their jobs together after a crash.
+    /// Random per process start. All lanes of a process share it, so that the broker judges all of
+    /// their jobs together after a crash.
     pub process: ProcessId,
-    /// The caller's deadline, if it is before [`CALL_DEADLINE`](super::CALL_DEADLINE). It is not sent to the broker.
+    /// The caller's deadline, if it is before [`CALL_DEADLINE`](super::CALL_DEADLINE). It is not
+    /// sent to the broker.
     pub until: Option<Instant>,
 }
 
@@ -86,7 +89,8 @@ pub struct Registered {
     /// The broker's time, in milliseconds since 1970. A producer derives the enqueue times of its
     /// jobs from it.
     pub now_ms: i64,
-    /// False if no lane is registered with the queue, and no job was ever claimed from it: no worker has served it. For a producer.
+    /// False if no lane is registered with the queue, and no job was ever claimed from it: no
+    /// worker has served it. For a producer.
     pub served: bool,
 }
 
@@ -141,8 +145,8 @@ impl fmt::Debug for ProcessId {
     }
 }
 
-/// The name of a lane or producer: `PROCESS.NONCE.N`, with the process, a random number of this registration, and the queue's count of
-/// registrations. No name is used twice.
+/// The name of a lane or producer: `PROCESS.NONCE.N`, with the process, a random number of this
+/// registration, and the queue's count of registrations. No name is used twice.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartyName(Arc<str>);
 

@@ -1,4 +1,5 @@
-//! Pauses: nothing is claimed of a queue or a group, and no job of a task runs, until it is resumed or the end of the pause has come.
+//! Pauses: nothing is claimed of a queue or a group, and no job of a task runs, until it is resumed
+//! or the end of the pause has come.
 
 use std::{
     fmt,
@@ -37,7 +38,8 @@ pub enum PauseOf {
     Queue,
     /// A group: none of its jobs is claimed.
     Group(GroupName),
-    /// A task, by the name that is stored with its jobs: a claim that meets such a job parks it. The job comes back with the task.
+    /// A task, by the name that is stored with its jobs: a claim that meets such a job parks it.
+    /// The job comes back with the task.
     Task(Arc<str>),
 }
 
@@ -120,7 +122,8 @@ impl Pausing {
         self
     }
 
-    /// For brokers: of a group whose job has ended with [`Ending::RateLimited`](super::Ending::RateLimited).
+    /// For brokers: of a group whose job has ended with
+    /// [`Ending::RateLimited`](super::Ending::RateLimited).
     pub fn after_rate_limit() -> Self {
         Pausing::new().because("a service that a job of the group calls has had enough")
     }
@@ -182,7 +185,8 @@ impl SetPause {
     /// For brokers: whether it is one that can be taken.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a queue or a task outside the grammar, a reason that is too long, and an end that is no time in the future.
+    /// [`Error::Invalid`] for a queue or a task outside the grammar, a reason that is too long, and
+    /// an end that is no time in the future.
     pub fn check(&self) -> Result<()> {
         check_queue(&self.queue)?;
         if let PauseOf::Task(task) = &self.of {
@@ -191,7 +195,8 @@ impl SetPause {
         self.pause.as_ref().map_or(Ok(()), Pausing::check)
     }
 
-    /// For brokers: the error where there are as many rules of groups, or paused tasks, as there may be.
+    /// For brokers: the error where there are as many rules of groups, or paused tasks, as there
+    /// may be.
     pub fn too_many(&self) -> Error {
         if matches!(self.of, PauseOf::Task(_)) {
             let problem = format!("would be one more than the {PAUSED_TASKS} paused tasks of a queue; pause the queue");
@@ -250,7 +255,8 @@ impl Pause {
         parsed.unwrap_or_else(|| Pause { reason: Some(stored.to_owned()).filter(|reason| !reason.is_empty()), ..Pause::default() })
     }
 
-    /// For brokers: since when it is paused, as it is stored; `None` also if that pause has ended by now.
+    /// For brokers: since when it is paused, as it is stored; `None` also if that pause has ended
+    /// by now.
     pub fn since_of_stored(stored: &str, now_ms: i64) -> Option<i64> {
         let (since, until, _) = Pause::end_of_stored(stored)?;
         until.is_none_or(|until| until > now_ms).then_some(since)
@@ -329,7 +335,8 @@ impl StoredPause {
 pub struct Pauses {
     /// The broker's time, in milliseconds since 1970.
     pub now_ms: i64,
-    /// The pauses, that of the queue first, then those of tasks by their names. An end may have passed: the next claim finds that.
+    /// The pauses, that of the queue first, then those of tasks by their names. An end may have
+    /// passed: the next claim finds that.
     pub pauses: Vec<StoredPause>,
 }
 

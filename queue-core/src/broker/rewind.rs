@@ -19,7 +19,8 @@ use crate::{
 pub enum RewindTarget {
     /// Where a new one could begin: at the oldest event, the next one, or a time.
     At(Begin),
-    /// At the event with this position, as [`Inspect::read_topic`](super::Inspect::read_topic) gives it.
+    /// At the event with this position, as [`Inspect::read_topic`](super::Inspect::read_topic)
+    /// gives it.
     Event(String),
 }
 
@@ -50,24 +51,27 @@ pub struct Rewind {
     pub step: RewindStep,
 }
 
-/// What a step of a rewind does. A token is a name of this rewind that no other has: letters, digits and `-`.
+/// What a step of a rewind does. A token is a name of this rewind that no other has: letters,
+/// digits and `-`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RewindStep {
     /// Finds the target, and changes nothing.
     Look(RewindTarget),
-    /// Sets the cursor to the target: from now on the subscription reads nothing. A rewind that is under way is taken over.
+    /// Sets the cursor to the target: from now on the subscription reads nothing. A rewind that is
+    /// under way is taken over.
     Begin {
         /// Where the subscription begins again.
         target: RewindTarget,
         /// Of the rewind.
         token: String,
-        /// The token that [`Look`](RewindStep::Look) has found. If the subscription has another one, this step is late, or another rewind has
-        /// begun since, and nothing is changed.
+        /// The token that [`Look`](RewindStep::Look) has found. If the subscription has another
+        /// one, this step is late, or another rewind has begun since, and nothing is changed.
         after: String,
     },
     /// Counts entries behind a position, up to another one.
     Count(String, String),
-    /// Cancels those of these jobs that wait, and no other: a job that runs or has ended stays as it is.
+    /// Cancels those of these jobs that wait, and no other: a job that runs or has ended stays as
+    /// it is.
     Cancel {
         /// Of the rewind.
         token: String,
@@ -76,7 +80,8 @@ pub enum RewindStep {
         /// Which, at most [`MAX_ITEMS`].
         ids: Vec<JobId>,
     },
-    /// Lets go of the jobs of entries behind a position, up to the cursor that there was: all but those that are active are removed, and their ids are free.
+    /// Lets go of the jobs of entries behind a position, up to the cursor that there was: all but
+    /// those that are active are removed, and their ids are free.
     Forget(String, String),
     /// The subscription reads on. The number is that of the entries whose jobs were forgotten.
     End(String, u64),

@@ -1,4 +1,5 @@
-//! How jobs are listed: pages of a state, and steps through all jobs of some states while the queue changes.
+//! How jobs are listed: pages of a state, and steps through all jobs of some states while the queue
+//! changes.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,15 +13,17 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct StoredPage {
-    /// The jobs, in the order in which they will start or have ended, as [`StoredJob::listed`] has them. There may be fewer jobs than
-    /// asked for, or none, although the listing continues: some listings have gaps where jobs were removed.
+    /// The jobs, in the order in which they will start or have ended, as [`StoredJob::listed`] has
+    /// them. There may be fewer jobs than asked for, or none, although the listing continues: some
+    /// listings have gaps where jobs were removed.
     pub jobs: Vec<StoredJob>,
     /// The offset of the next page, which is larger than that of this one. Only `None` marks the
     /// last page. It need not be a number of jobs.
     pub next: Option<u64>,
 }
 
-/// The offset of the last page of a listing: it has the last jobs, as many as the page holds, and no `next`.
+/// The offset of the last page of a listing: it has the last jobs, as many as the page holds, and
+/// no `next`.
 pub const LAST: u64 = u64::MAX;
 
 impl StoredPage {
@@ -40,10 +43,12 @@ pub struct Scan {
     pub states: Vec<JobState>,
     /// The [`next`](Scanned::next) of the step before; `None` for the first step.
     pub after: Option<Vec<u8>>,
-    /// How many places it looks at: 1 to 500. A step that [goes through all](Self::scans_whole_queue) jobs may look at some more, as many as the broker has in one piece; one whose jobs
-    /// have a mebibyte ends before.
+    /// How many places it looks at: 1 to 500. A step that [goes through
+    /// all](Self::scans_whole_queue) jobs may look at some more, as many as the broker has in one
+    /// piece; one whose jobs have a mebibyte ends before.
     pub limit: usize,
-    /// Name and value of a tag: it looks at the jobs that have this tag, and at no other, in the order of their ids.
+    /// Name and value of a tag: it looks at the jobs that have this tag, and at no other, in the
+    /// order of their ids.
     pub tag: Option<(String, String)>,
     /// Whether it meets the jobs that move as well: see [`including_moved`](Self::including_moved).
     pub includes_moved: bool,
@@ -64,8 +69,10 @@ impl Scan {
         self
     }
 
-    /// It also finds a job that goes meanwhile from one of the states to another, or to another place of its state, unless the job has failed or ended since the scan began. The order is
-    /// then one that no move of a job changes, and a job may be found twice. A scan by a tag is always such a scan.
+    /// It also finds a job that goes meanwhile from one of the states to another, or to another
+    /// place of its state, unless the job has failed or ended since the scan began. The order is
+    /// then one that no move of a job changes, and a job may be found twice. A scan by a tag is
+    /// always such a scan.
     #[must_use]
     pub fn including_moved(mut self) -> Self {
         self.includes_moved = true;
@@ -93,8 +100,9 @@ impl Scan {
     }
 }
 
-/// Jobs that are ready go from line to line, and one that waits or runs may come to any other place of those. Of `retry` and `scheduled` alone the order is known: a job that comes to `retry`
-/// has failed since, and so only a job that goes from `retry` to `scheduled` has to be met.
+/// Jobs that are ready go from line to line, and one that waits or runs may come to any other place
+/// of those. Of `retry` and `scheduled` alone the order is known: a job that comes to `retry` has
+/// failed since, and so only a job that goes from `retry` to `scheduled` has to be met.
 pub(crate) fn scans_whole_queue(states: &[JobState]) -> bool {
     let mut places = states.iter().filter(|state| !state.is_final());
     let are_due = |state: &&JobState| matches!(state, JobState::Scheduled | JobState::Retry);

@@ -48,7 +48,8 @@ pub struct Line {
     pub groups: u64,
     /// What its group is allowed, if it has one.
     pub group: Option<GroupLine>,
-    /// The keys of its limits that let it not start now: of each who holds it, and until when its rate lets no job of this cost start.
+    /// The keys of its limits that let it not start now: of each who holds it, and until when its
+    /// rate lets no job of this cost start.
     pub limits: Vec<StoredLimitKey>,
 }
 

@@ -16,10 +16,12 @@ use crate::{
     json,
 };
 
-/// How many jobs a queue has in each state, and what has happened to its jobs. From [`Inspector::stats`](crate::inspect::Inspector::stats).
+/// How many jobs a queue has in each state, and what has happened to its jobs. From
+/// [`Inspector::stats`](crate::inspect::Inspector::stats).
 ///
-/// It is [`Serialize`](serde::Serialize): `jobs` by state, `counters` by name, `lanes`, `workers`, `paused`, `pause`, `aging_ms`, `lost_at`, and
-/// `oldest_ms`; the last four may be `null`. If there are any, also `outboxes`.
+/// It is [`Serialize`](serde::Serialize): `jobs` by state, `counters` by name, `lanes`, `workers`,
+/// `paused`, `pause`, `aging_ms`, `lost_at`, and `oldest_ms`; the last four may be `null`. If there
+/// are any, also `outboxes`.
 ///
 /// ```
 /// # use queue_core::prelude::*;
@@ -63,8 +65,9 @@ pub struct QueueStats {
     /// whose jobs repeat. Of a job that a person requeued the age counts from its enqueue.
     #[serde(rename = "oldest_ms", serialize_with = "json::ms")]
     pub oldest: Option<Duration>,
-    /// The outboxes that relays report in this queue, sorted by name: a worker's relay in the first queue of the worker, another relay in the first queue
-    /// of its outbox. [`OutboxRecord::merged`] joins those of several queues.
+    /// The outboxes that relays report in this queue, sorted by name: a worker's relay in the first
+    /// queue of the worker, another relay in the first queue of its outbox.
+    /// [`OutboxRecord::merged`] joins those of several queues.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outboxes: Vec<OutboxRecord>,
     /// Without those that are 0.
@@ -115,7 +118,8 @@ impl QueueStats {
         self.oldest = self.oldest.max(Some(age));
     }
 
-    /// Sets a counter by its name in storage. For brokers: a name that this release does not know is skipped.
+    /// Sets a counter by its name in storage. For brokers: a name that this release does not know
+    /// is skipped.
     #[doc(hidden)]
     pub fn set_total(&mut self, name: &str, total: u64) {
         if name == LOST_AT {
@@ -127,7 +131,8 @@ impl QueueStats {
     }
 }
 
-/// The name under which a broker stores [`QueueStats::lost_at`] among the counters, in milliseconds.
+/// The name under which a broker stores [`QueueStats::lost_at`] among the counters, in
+/// milliseconds.
 pub const LOST_AT: &str = "lost_at";
 
 fn set<K: Ord>(map: &mut BTreeMap<K, u64>, key: K, value: u64) {
@@ -147,7 +152,8 @@ fn of_counters<S: Serializer>(counters: &BTreeMap<Counter, u64>, serializer: S) 
     serializer.collect_map(Counter::ALL.map(|counter| (counter, counters.get(&counter).copied().unwrap_or(0))))
 }
 
-/// Jobs at the head of each priority, at most, of which one with a known age is looked for. For brokers.
+/// Jobs at the head of each priority, at most, of which one with a known age is looked for. For
+/// brokers.
 #[doc(hidden)]
 pub const HEADS: usize = 10;
 

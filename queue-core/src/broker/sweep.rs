@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::address::JobId;
 
-/// How much a queue keeps of ended jobs that have a retention. Beyond the limits, the oldest are removed first.
+/// How much a queue keeps of ended jobs that have a retention. Beyond the limits, the oldest are
+/// removed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepLimits {
     /// The number of kept jobs. Default: 1,000,000.
@@ -23,7 +24,8 @@ impl Default for KeepLimits {
 /// because its requests are repeated until they are answered.
 pub const RELAY_AGE: u32 = 30;
 
-/// How long a sweeper that has left expired entries keeps other sweepers away after each of its calls: longer than it takes to sweep a few other queues.
+/// How long a sweeper that has left expired entries keeps other sweepers away after each of its
+/// calls: longer than it takes to sweep a few other queues.
 pub const SWEEPER_LEASE: Duration = Duration::from_secs(5);
 
 /// More expired entries of one kind mean that cleanup does not keep up.
@@ -32,8 +34,9 @@ pub const CLEANUP_BEHIND: usize = 100_000;
 /// Limits of one sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SweepLimits {
-    /// Forget a producer that was silent for at least this long. Default: 24 h. On Redis it may take twice as long: an enqueue does not
-    /// store its time, so a sweep finds out which producers have enqueued since the sweep before.
+    /// Forget a producer that was silent for at least this long. Default: 24 h. On Redis it may
+    /// take twice as long: an enqueue does not store its time, so a sweep finds out which producers
+    /// have enqueued since the sweep before.
     pub producers: Duration,
     /// How long a given id is remembered after its job is done. Default: 24 h.
     pub remembered: Duration,
@@ -45,13 +48,15 @@ pub struct SweepLimits {
     pub dead_bytes: u64,
     /// Limits for ended jobs that have a retention.
     pub keep: KeepLimits,
-    /// How many items of each kind one call handles, at most. Default: 100. With 0 the call removes nothing, and reports of each kind whether
-    /// more than [`CLEANUP_BEHIND`] expired entries wait: then its count is larger than that, and otherwise 0. For how long producers, ids and
-    /// dead jobs are kept is then what the last worker has said that swept, if one has.
+    /// How many items of each kind one call handles, at most. Default: 100. With 0 the call removes
+    /// nothing, and reports of each kind whether more than [`CLEANUP_BEHIND`] expired entries wait:
+    /// then its count is larger than that, and otherwise 0. For how long producers, ids and dead
+    /// jobs are kept is then what the last worker has said that swept, if one has.
     pub items: usize,
-    /// Who sweeps: a number that each worker draws. While a sweeper has left expired entries, the sweeps of others do nothing until five
-    /// seconds after its last call, so one sweeps a queue at a time. Its sweep of the address of a topic keeps others away in any
-    /// case: they do not trim the log meanwhile. Default: 0, this sweep waits for no other, and no other waits for it.
+    /// Who sweeps: a number that each worker draws. While a sweeper has left expired entries, the
+    /// sweeps of others do nothing until five seconds after its last call, so one sweeps a queue at
+    /// a time. Its sweep of the address of a topic keeps others away in any case: they do not trim
+    /// the log meanwhile. Default: 0, this sweep waits for no other, and no other waits for it.
     pub sweeper: u64,
 }
 
@@ -91,11 +96,14 @@ pub struct Swept {
     pub groups: usize,
     /// Marks of callers who waited for the end of a job.
     pub waiters: usize,
-    /// Ids of jobs that a backfill or an operator has made, past [`BACKFILL_REMEMBERED`](super::BACKFILL_REMEMBERED).
+    /// Ids of jobs that a backfill or an operator has made, past
+    /// [`BACKFILL_REMEMBERED`](super::BACKFILL_REMEMBERED).
     pub backfilled: usize,
-    /// Lanes whose leases have expired: a reclaimer removes them, and no sweep. 0 unless a sweep only counts.
+    /// Lanes whose leases have expired: a reclaimer removes them, and no sweep. 0 unless a sweep
+    /// only counts.
     pub lanes: usize,
-    /// Parked jobs whose time is over to be read by a release: they are buried. 0 unless a sweep only counts.
+    /// Parked jobs whose time is over to be read by a release: they are buried. 0 unless a sweep
+    /// only counts.
     pub parked: usize,
     /// Jobs that it has buried because no release could read them within their time.
     pub buried: Vec<JobId>,

@@ -1,10 +1,14 @@
 //! Topics: logs of events, and the subscriptions that are fed from them.
 //!
-//! A topic has a log. Events are appended to it by [`Broker::enqueue`](super::Broker::enqueue) at the [address](topic_address) of the topic, under the same
-//! producer names and numbers as jobs, so that an event whose answer was lost is appended once.
+//! A topic has a log. Events are appended to it by [`Broker::enqueue`](super::Broker::enqueue) at
+//! the [address](topic_address) of the topic, under the same producer names and numbers as jobs, so
+//! that an event whose answer was lost is appended once.
 //!
-//! A subscription is a queue, `SUBSCRIPTION@TOPIC`, with a cursor in the log. A [turn](super::Broker::turn) that claims jobs of it first reads on in the log, while fewer
-//! jobs could start than it asks for, and makes a job of each entry. Where it asks for [`READS_AHEAD`] or more, the broker may read for turns to come as well. From then on the job is like every other.
+//! A subscription is a queue, `SUBSCRIPTION@TOPIC`, with a cursor in the log. A
+//! [turn](super::Broker::turn) that claims jobs of it first reads on in the log, while fewer jobs
+//! could start than it asks for, and makes a job of each entry. Where it asks for [`READS_AHEAD`]
+//! or more, the broker may read for turns to come as well. From then on the job is like every
+//! other.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -23,7 +27,8 @@ pub use crate::{
 /// Most jobs of a subscription that have not ended. While there are as many, it reads no further.
 pub const MOST_TAKEN: usize = 10_000;
 
-/// A turn that claims as many jobs of a subscription, or more, may read on in the log for turns to come as well; one that claims fewer reads for itself alone.
+/// A turn that claims as many jobs of a subscription, or more, may read on in the log for turns to
+/// come as well; one that claims fewer reads for itself alone.
 pub const READS_AHEAD: usize = 16;
 
 /// Most entries that one call of [`Inspect::read_topic`](super::Inspect::read_topic) gives.
@@ -94,7 +99,8 @@ pub struct Retention {
     pub age: Option<Duration>,
     /// Keep at most this number of events; the oldest are removed first.
     pub count: Option<u64>,
-    /// Events may go while the log has more bytes than that, the oldest first. The size of a log is known about, not exactly.
+    /// Events may go while the log has more bytes than that, the oldest first. The size of a log is
+    /// known about, not exactly.
     pub bytes: Option<u64>,
     /// How long an event is kept for subscriptions that have not read it.
     #[serde(rename = "lag_ms", serialize_with = "lag_or_default")]
@@ -131,7 +137,8 @@ impl Retention {
         }
     }
 
-    /// For brokers: whether an event that is so old may go, of a log that would still have `left` events and their `bytes` with it, if subscriptions wait for it or not.
+    /// For brokers: whether an event that is so old may go, of a log that would still have `left`
+    /// events and their `bytes` with it, if subscriptions wait for it or not.
     pub fn drops(&self, old: Duration, left: u64, bytes: u64, waited_for: bool) -> bool {
         let is_large = self.bytes.is_some_and(|most| bytes > most);
         let over = old > self.age() || self.count.is_some_and(|most| left > most) || is_large;
@@ -191,7 +198,8 @@ pub struct StoredTopic {
     pub added: u64,
     /// About how many bytes the log has.
     pub bytes: u64,
-    /// Whether no event can be added any more: another program has added one with the largest id that there is.
+    /// Whether no event can be added any more: another program has added one with the largest id
+    /// that there is.
     pub is_closed: bool,
     /// When the oldest event of the log was added.
     pub first_ms: Option<i64>,
@@ -237,7 +245,8 @@ pub struct StoredSubscription {
     pub unknown: Unknown,
     /// How many entries it has passed over, because no worker of it knew their type.
     pub skipped: u64,
-    /// How many entries it has not read. `None`: it began at a time on Redis and has not come to the end of the log since.
+    /// How many entries it has not read. `None`: it began at a time on Redis and has not come to
+    /// the end of the log since.
     pub behind: Option<u64>,
     /// When the oldest entry was added that it has not read.
     pub next_ms: Option<i64>,

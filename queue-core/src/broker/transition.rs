@@ -12,7 +12,8 @@ pub const FOLLOWED: Duration = Duration::from_secs(15);
 /// The validity of the mark of a program that [watches](super::Broker::watch) a job.
 pub const WATCHED: Duration = Duration::from_secs(30);
 
-/// How long a job without retention is kept after its end if a program [watched](super::Broker::watch) it then.
+/// How long a job without retention is kept after its end if a program
+/// [watched](super::Broker::watch) it then.
 pub const WATCHED_KEEP: Duration = Duration::from_secs(60);
 
 /// Most jobs of a queue that are watched at once.
@@ -76,22 +77,26 @@ impl StoredTransition {
     }
 }
 
-/// Transitions of a queue, in their order, as [`Inspect::transitions`](super::Inspect::transitions) gives them.
+/// Transitions of a queue, in their order, as [`Inspect::transitions`](super::Inspect::transitions)
+/// gives them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Transitions {
     /// They are some of those behind the number that was asked for.
     pub told: Vec<StoredTransition>,
-    /// How many others there were up to [`upto`](Self::upto), which are not kept any more; `None`: that is not known.
+    /// How many others there were up to [`upto`](Self::upto), which are not kept any more; `None`:
+    /// that is not known.
     pub lost: Option<u64>,
     /// The number from which to go on.
     pub upto: u64,
-    /// The life of the server that has answered, as [`Followed::life`]: where it is another one than that of the mark, transitions may be missing that no number tells of.
+    /// The life of the server that has answered, as [`Followed::life`]: where it is another one
+    /// than that of the mark, transitions may be missing that no number tells of.
     pub life: String,
 }
 
 impl Transitions {
-    /// What a reader gets that has read up to `after`, of a queue whose last transition is `last`. `is_all`: no other is kept behind those that were read.
+    /// What a reader gets that has read up to `after`, of a queue whose last transition is `last`.
+    /// `is_all`: no other is kept behind those that were read.
     pub fn read(mut told: Vec<StoredTransition>, after: u64, last: u64, is_all: bool) -> Self {
         told.retain(|transition| transition.number > after);
         told.sort_by_key(|transition| transition.number);
@@ -127,7 +132,8 @@ pub fn reason_told(reason: &str) -> &str {
     &reason[..end.unwrap_or(0)]
 }
 
-/// What is told of a reason of which these bytes are stored: they may end in the middle of a character.
+/// What is told of a reason of which these bytes are stored: they may end in the middle of a
+/// character.
 #[cfg(any(feature = "redis", feature = "sqlite", test))]
 pub(crate) fn reason_in(head: &[u8]) -> Option<String> {
     let whole = match std::str::from_utf8(head) {

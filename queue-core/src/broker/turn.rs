@@ -23,19 +23,22 @@ pub struct Turn {
     pub seq: u64,
     /// The lane's lease ends this long after the broker has handled the turn.
     pub lease: Duration,
-    /// The endings of the lane's deliveries, each delivery at most once. At most [`MAX_ITEMS`](super::MAX_ITEMS). The broker carries them out in an order
-    /// of its own. That shows where one ending frees a key for a job that is held, and another one puts a job back to the same line.
+    /// The endings of the lane's deliveries, each delivery at most once. At most
+    /// [`MAX_ITEMS`](super::MAX_ITEMS). The broker carries them out in an order of its own. That
+    /// shows where one ending frees a key for a job that is held, and another one puts a job back
+    /// to the same line.
     pub finishes: Vec<Finish>,
-    /// How many jobs may be claimed, 0 to [`MAX_ITEMS`](super::MAX_ITEMS). The answer has at most about
-    /// [`MAX_BYTES`](super::MAX_BYTES) of jobs, but at least one job if there is one.
+    /// How many jobs may be claimed, 0 to [`MAX_ITEMS`](super::MAX_ITEMS). The answer has at most
+    /// about [`MAX_BYTES`](super::MAX_BYTES) of jobs, but at least one job if there is one.
     pub claim: usize,
-    /// Whether one of them may be a *suspect*: a job that was running when its process died. Never more than one.
+    /// Whether one of them may be a *suspect*: a job that was running when its process died. Never
+    /// more than one.
     pub suspect: bool,
-    /// Names of tasks whose parked jobs this lane takes, before other jobs. A lane sends them at most once a second, and only while
-    /// [`TurnAnswer::parked`] is true. At most 200 names.
+    /// Names of tasks whose parked jobs this lane takes, before other jobs. A lane sends them at
+    /// most once a second, and only while [`TurnAnswer::parked`] is true. At most 200 names.
     pub resume: Vec<Arc<str>>,
-    /// The worker's release: of jobs that were [unreadable](Ending::Unreadable), `resume` gives those that this release has not failed on.
-    /// Sent with `resume` only.
+    /// The worker's release: of jobs that were [unreadable](Ending::Unreadable), `resume` gives
+    /// those that this release has not failed on. Sent with `resume` only.
     pub release: Option<Arc<str>>,
     /// How many ended jobs with a retention the queue keeps, and how many bytes of them.
     pub keep: KeepLimits,
@@ -80,12 +83,14 @@ pub struct Finish {
     pub id: JobId,
     /// The delivery's claim number; with the lane's name it is the receipt.
     pub claim: u64,
-    /// The size of its envelope in bytes, for the queue's limit of kept jobs. Only the ending of a kept job needs it.
+    /// The size of its envelope in bytes, for the queue's limit of kept jobs. Only the ending of a
+    /// kept job needs it.
     pub size: usize,
     /// What happens to the job.
     pub ending: Ending,
-    /// What the run has really used of the rates of the job's limits, if it has said so: the difference to what the job was charged at its claim is charged,
-    /// or given back. The job's next claim is charged as this one was.
+    /// What the run has really used of the rates of the job's limits, if it has said so: the
+    /// difference to what the job was charged at its claim is charged, or given back. The job's
+    /// next claim is charged as this one was.
     pub used: Option<Box<Used>>,
 }
 
@@ -95,21 +100,24 @@ impl Finish {
         Finish { id: delivery.id.clone(), claim: delivery.claim, size: delivery.envelope.len(), ending, used: None }
     }
 
-    /// For brokers: what the run has used, if it has begun and has said so. A job that has not started gives all back.
+    /// For brokers: what the run has used, if it has begun and has said so. A job that has not
+    /// started gives all back.
     pub fn used(&self) -> Option<&Used> {
         self.used.as_deref().filter(|_| self.ending.has_started())
     }
 }
 
-/// What happens to the job of a delivery. All endings but `Release`, `Stopped`, `Void`, `Park` and `Unreadable` clear the job's crashes, and what was
-/// noted of releases that could not read it.
+/// What happens to the job of a delivery. All endings but `Release`, `Stopped`, `Void`, `Park` and
+/// `Unreadable` clear the job's crashes, and what was noted of releases that could not read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ending {
-    /// The job is done (*ack*): → `done`, kept with its result for `keep`. Without `keep` it is removed, unless somebody
-    /// [watches](super::Broker::watch) it: then it is kept for [`WATCHED_KEEP`](super::WATCHED_KEEP).
+    /// The job is done (*ack*): → `done`, kept with its result for `keep`. Without `keep` it is
+    /// removed, unless somebody [watches](super::Broker::watch) it: then it is kept for
+    /// [`WATCHED_KEEP`](super::WATCHED_KEEP).
     Ack {
-        /// The encoded result, if the task has one and the job is kept, or somebody watches a job of the queue.
+        /// The encoded result, if the task has one and the job is kept, or somebody watches a job
+        /// of the queue.
         result: Option<Vec<u8>>,
         /// How long to keep job and result.
         keep: Option<Duration>,
@@ -126,22 +134,26 @@ pub enum Ending {
         /// From now.
         delay: Duration,
     },
-    /// A service that the job calls has had enough for now. The limit of this name, or without a name one of the job's (the first with a rate), lets nothing start for so
-    /// long, at most [`LONGEST_CLOSED`](super::LONGEST_CLOSED). If the job has no limit, and none is named, its group is [paused](super::SetPause) for so long. → the head of `ready`. A job
-    /// without limits and group, or without a limit of this name, waits alone: → `scheduled`. Counts a snooze.
+    /// A service that the job calls has had enough for now. The limit of this name, or without a
+    /// name one of the job's (the first with a rate), lets nothing start for so long, at most
+    /// [`LONGEST_CLOSED`](super::LONGEST_CLOSED). If the job has no limit, and none is named, its
+    /// group is [paused](super::SetPause) for so long. → the head of `ready`. A job without limits
+    /// and group, or without a limit of this name, waits alone: → `scheduled`. Counts a snooze.
     RateLimited {
         /// From now.
         after: Duration,
         /// The name of the limit.
         limit: Option<String>,
     },
-    /// This round is done and the next follows (*repeat*): → `scheduled` for `delay`, or the tail of `ready` if `delay` is zero.
-    /// Clears attempts, errors and snoozes, and changes whether the round is [odd](Delivery::odd).
+    /// This round is done and the next follows (*repeat*): → `scheduled` for `delay`, or the tail
+    /// of `ready` if `delay` is zero. Clears attempts, errors and snoozes, and changes whether the
+    /// round is [odd](Delivery::odd).
     Repeat {
         /// From now.
         delay: Duration,
     },
-    /// The job can never succeed (*bury*): → `dead`, kept with payload and error history. Counts an attempt if there is an `error`.
+    /// The job can never succeed (*bury*): → `dead`, kept with payload and error history. Counts an
+    /// attempt if there is an `error`.
     Bury {
         /// Why: `failed`, `buried`, `undecodable` or `crashed`.
         reason: BuryReason,
@@ -155,25 +167,27 @@ pub enum Ending {
     },
     /// The job's time to start has passed: → `expired`.
     Expire,
-    /// The lane gives the job back without a run (*return*): → the head of `ready`. Charges nothing, and gives back
-    /// what the claim has used of a rate.
+    /// The lane gives the job back without a run (*return*): → the head of `ready`. Charges
+    /// nothing, and gives back what the claim has used of a rate.
     Return,
-    /// The same after a run that was told to stop and had begun. What the job has used of a rate stays used.
+    /// The same after a run that was told to stop and had begun. What the job has used of a rate
+    /// stays used.
     Stopped {
         /// Whether its worker stops: this is counted with the job.
         by_shutdown: bool,
     },
-    /// The worker does not know the task (*park*): → `parked` under the task's name, until a worker claims it that knows the task.
-    /// Charges nothing.
+    /// The worker does not know the task (*park*): → `parked` under the task's name, until a worker
+    /// claims it that knows the task. Charges nothing.
     Park {
         /// The task's name.
         task: String,
     },
-    /// The worker knows the task, and its release cannot read the job's parameters (*unreadable*): → `parked` under the task's name, until a
-    /// worker of another release claims it. Charges nothing. A release that has failed on the job is not offered it again.
+    /// The worker knows the task, and its release cannot read the job's parameters (*unreadable*):
+    /// → `parked` under the task's name, until a worker of another release claims it. Charges
+    /// nothing. A release that has failed on the job is not offered it again.
     ///
-    /// A [sweep](super::Broker::sweep) buries the job (→ `dead`, as `undecodable`) `within` after the first release has failed on it, or as
-    /// soon as more than [`UNREADABLE_RELEASES`] have.
+    /// A [sweep](super::Broker::sweep) buries the job (→ `dead`, as `undecodable`) `within` after
+    /// the first release has failed on it, or as soon as more than [`UNREADABLE_RELEASES`] have.
     Unreadable {
         /// The task's name.
         task: String,
@@ -184,12 +198,14 @@ pub enum Ending {
         /// How long after the first failure the job is buried.
         within: Duration,
     },
-    /// The ending of a delivery that was cancelled while the lane held it. If the receipt still stands, it counts as a return.
+    /// The ending of a delivery that was cancelled while the lane held it. If the receipt still
+    /// stands, it counts as a return.
     Void,
 }
 
 impl Ending {
-    /// For brokers: whether it ends a run that has begun. If not, what the claim has used of rates is given back.
+    /// For brokers: whether it ends a run that has begun. If not, what the claim has used of rates
+    /// is given back.
     pub fn has_started(&self) -> bool {
         !matches!(self, Ending::Return | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. })
     }
@@ -198,7 +214,8 @@ impl Ending {
 /// To how many releases an unreadable job is offered, at most.
 pub const UNREADABLE_RELEASES: usize = 16;
 
-/// What separates a task's name and those of releases, in the name under which an unreadable job is parked.
+/// What separates a task's name and those of releases, in the name under which an unreadable job is
+/// parked.
 const BETWEEN: char = '\u{1}';
 
 /// A release as it is stored with a job: at most [`TEXT_MAX`] bytes, without control characters.
@@ -206,7 +223,8 @@ pub(crate) fn stored_release(release: &str) -> String {
     cut(release.replace(|c: char| c.is_control(), "?"), TEXT_MAX)
 }
 
-/// The name under which a job is parked that these releases have failed on: that of its task, if they are none.
+/// The name under which a job is parked that these releases have failed on: that of its task, if
+/// they are none.
 #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "on Redis scripts do it"))]
 pub(crate) fn parked_under(task: &str, releases: &[String]) -> String {
     releases.iter().fold(task.to_owned(), |name, release| name + "\u{1}" + release)
@@ -273,27 +291,32 @@ serde_as_text!(BuryReason);
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TurnAnswer {
-    /// Positions in [`Turn::finishes`] of stale endings: the job no longer belonged to the delivery, and nothing was changed.
+    /// Positions in [`Turn::finishes`] of stale endings: the job no longer belonged to the
+    /// delivery, and nothing was changed.
     pub stale: Vec<usize>,
     /// The claimed jobs.
     pub deliveries: Vec<Delivery>,
     /// The broker's clock, in milliseconds since 1970.
     pub now_ms: i64,
-    /// The same in microseconds, as its [hints](super::Hint::as_of) tell it; `None` where they do not.
+    /// The same in microseconds, as its [hints](super::Hint::as_of) tell it; `None` where they do
+    /// not.
     pub as_of: Option<i64>,
     /// Whether `ready` still has jobs that are no suspects (false while the queue is paused).
     pub more: bool,
     /// Whether `ready` has suspects (false while the queue is paused).
     pub suspects: bool,
-    /// How long until the earliest job of `scheduled` and `retry` is due, or a pause in the queue ends. While the queue is paused: until that pause ends.
+    /// How long until the earliest job of `scheduled` and `retry` is due, or a pause in the queue
+    /// ends. While the queue is paused: until that pause ends.
     pub next_due: Option<Duration>,
     /// Whether any job is parked.
     pub parked: bool,
     /// Whether the queue is paused: endings count, and nothing is claimed.
     pub paused: bool,
-    /// What this turn has found paused although its end had come, and has let go on. Not in a replay.
+    /// What this turn has found paused although its end had come, and has let go on. Not in a
+    /// replay.
     pub resumed: Vec<PauseOf>,
-    /// Jobs that this turn has claimed and parked at once, as their tasks are paused. They were not started, and nothing is charged. Not in a replay.
+    /// Jobs that this turn has claimed and parked at once, as their tasks are paused. They were not
+    /// started, and nothing is charged. Not in a replay.
     pub aside: Vec<JobId>,
     /// How many lanes are registered with the queue, so that lanes can share polls.
     pub lanes: usize,
@@ -313,25 +336,30 @@ pub struct Delivery {
     pub attempts: u32,
     /// How many crashes it was charged with; above zero it is a suspect.
     pub crashes: u32,
-    /// Of a suspect: how long its run may have lasted at most when its process died. When this run has lasted longer, the job is suspected no more. Zero: it is not known.
+    /// Of a suspect: how long its run may have lasted at most when its process died. When this run
+    /// has lasted longer, the job is suspected no more. Zero: it is not known.
     pub suspected_for: Duration,
     /// How often it has snoozed.
     pub snoozes: u32,
     /// How often a service that it calls has had enough: [`Ending::RateLimited`].
     pub rate_limited: u32,
-    /// Whether the number of its [repeats](Ending::Repeat) is odd. Nothing but a repeat changes that: a run whose ending was not stored has the same.
+    /// Whether the number of its [repeats](Ending::Repeat) is odd. Nothing but a repeat changes
+    /// that: a run whose ending was not stored has the same.
     pub odd: bool,
-    /// Only in a replay: the job was taken from the lane meanwhile. Do not run it; hand in [`Ending::Void`].
+    /// Only in a replay: the job was taken from the lane meanwhile. Do not run it; hand in
+    /// [`Ending::Void`].
     pub void: bool,
 }
 
-/// What a rate limit adds to the stored number of snoozes, which counts both: rate limits above its lower 32 bits.
+/// What a rate limit adds to the stored number of snoozes, which counts both: rate limits above its
+/// lower 32 bits.
 pub(crate) const ONE_RATE_LIMITED: u64 = 1 << 32;
 
 /// What the stored number has more in odd rounds of a job that repeats: Lua counts up to 2^53.
 pub(crate) const ODD: u64 = 1 << 44;
 
-/// Of the stored number: how often the job has snoozed, how often it was rate limited, and whether its round is an odd one.
+/// Of the stored number: how often the job has snoozed, how often it was rate limited, and whether
+/// its round is an odd one.
 pub(crate) fn snoozes_of(stored: u64) -> (u32, u32, bool) {
     ((stored % ONE_RATE_LIMITED) as u32, (stored % ODD / ONE_RATE_LIMITED) as u32, stored / ODD % 2 == 1)
 }

@@ -193,8 +193,8 @@ contract! {
 
         /// Everything about one job, as [`show`](Inspect::show) gives it, and in the same
         /// transition the mark that a program waits for its end: for [`WATCHED`], unless the job
-        /// has ended. While a mark is valid, the end of the job is [announced](Self::ending_hints), and
-        /// removes the mark. A program that waits for longer sets it again. No more than
+        /// has ended. While a mark is valid, the end of the job is [announced](Self::ending_hints),
+        /// and removes the mark. A program that waits for longer sets it again. No more than
         /// [`MOST_WATCHED`] jobs of a queue are marked, and none while a worker of an older release
         /// serves the queue, so a waiting program must also poll.
         ///
@@ -313,9 +313,9 @@ contract! {
         /// Who holds a key; `None` if it is free.
         viewer read fn key_holder(queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>>;
 
-        /// Held keys of a queue: the first ones, or those behind a [`KeyPage::next`]. About `limit`, at
-        /// most [`MAX_ITEMS`](MAX_ITEMS). A key that is held from the first page to the last is
-        /// found, on Redis perhaps twice.
+        /// Held keys of a queue: the first ones, or those behind a [`KeyPage::next`]. About
+        /// `limit`, at most [`MAX_ITEMS`](MAX_ITEMS). A key that is held from the first page to the
+        /// last is found, on Redis perhaps twice.
         ///
         /// # Errors
         /// [`Error::Invalid`](crate::Error::Invalid) for a place that this broker has not made.
@@ -425,8 +425,8 @@ contract! {
         worker|operator change fn audit(queue: &str, how: Audit) -> Result<Vec<Damage>>;
 
         /// Removes a queue that nothing uses: its name, what programs have declared, and what is
-        /// stored of its past. Returns what uses it; nothing if it is removed. A lane whose lease is
-        /// over is no use. A program that registers at the same moment may find its registration
+        /// stored of its past. Returns what uses it; nothing if it is removed. A lane whose lease
+        /// is over is no use. A program that registers at the same moment may find its registration
         /// forgotten, and registers again.
         operator change fn remove_queue(queue: &str) -> Result<Vec<String>>;
 

@@ -24,7 +24,8 @@ pub const TEXT_MAX: usize = 256;
 /// The first element of a record.
 const VERSION: u64 = 1;
 
-/// What a worker says of itself. It is encoded once, and is sent whenever a lane of the worker [registers](super::Broker::register).
+/// What a worker says of itself. It is encoded once, and is sent whenever a lane of the worker
+/// [registers](super::Broker::register).
 ///
 /// [`WorkerInfo::default`] says nothing: no host, no process number, no release, no tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,12 +34,14 @@ pub struct WorkerInfo {
     encoded: Arc<[u8]>,
 }
 
-/// A record as stored: a MessagePack array. The time is the last element, so that a broker can append it.
+/// A record as stored: a MessagePack array. The time is the last element, so that a broker can
+/// append it.
 type Stored = (u64, String, u32, String, Vec<String>, u64, i64);
 
 impl WorkerInfo {
-    /// Host and number of the process, its release, and the tasks that it can run. Texts over [`TEXT_MAX`] are cut. Of tasks beyond
-    /// [`TASKS_MAX`] or [`TASKS_BYTES`] only the number is kept.
+    /// Host and number of the process, its release, and the tasks that it can run. Texts over
+    /// [`TEXT_MAX`] are cut. Of tasks beyond [`TASKS_MAX`] or [`TASKS_BYTES`] only the number is
+    /// kept.
     pub fn new<'a>(host: &str, pid: u32, release: &str, tasks: impl IntoIterator<Item = &'a str>) -> Self {
         let (mut names, mut bytes, mut count) = (Vec::new(), 0, 0);
         for task in tasks {
@@ -96,8 +99,9 @@ fn decode(record: &[u8]) -> Option<Stored> {
 /// A worker, as people see it: a process that has registered with one queue or several. From
 /// [`Inspector::workers`](crate::inspect::Inspector::workers).
 ///
-/// The record is [`Serialize`](serde::Serialize), and the command line prints this form with `--json`: the id as `worker`, `since` as RFC
-/// 3339 in UTC, durations in milliseconds (`lease_age_ms`, `lease_left_ms`).
+/// The record is [`Serialize`](serde::Serialize), and the command line prints this form with
+/// `--json`: the id as `worker`, `since` as RFC 3339 in UTC, durations in milliseconds
+/// (`lease_age_ms`, `lease_left_ms`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct WorkerRecord {
@@ -116,20 +120,25 @@ pub struct WorkerRecord {
     pub task_count: u64,
     /// The queues with which it is registered, sorted by name.
     pub queues: Vec<String>,
-    /// Since when it is registered, by the broker's clock: in the first of several queues. `None` if its record cannot be read.
+    /// Since when it is registered, by the broker's clock: in the first of several queues. `None`
+    /// if its record cannot be read.
     #[serde(serialize_with = "json::utc")]
     pub since: Option<SystemTime>,
     /// How many lanes it has in these queues.
     pub lanes: u64,
-    /// How long ago it was last heard of, by the broker's clock: the age of its newest lease or of its load. A worker that stops ends its leases, and says so.
+    /// How long ago it was last heard of, by the broker's clock: the age of its newest lease or of
+    /// its load. A worker that stops ends its leases, and says so.
     #[serde(rename = "lease_age_ms", serialize_with = "json::ms")]
     pub lease_age: Duration,
-    /// How long its newest lease stands from now on, by the broker's clock. Zero: it is over, and the worker has stopped or is out of reach.
+    /// How long its newest lease stands from now on, by the broker's clock. Zero: it is over, and
+    /// the worker has stopped or is out of reach.
     #[serde(rename = "lease_left_ms", serialize_with = "json::ms")]
     pub lease_left: Duration,
-    /// What it uses, as it has said last. It says so in one of its queues. `None`: nothing was heard of it, or not in the queues that were read.
+    /// What it uses, as it has said last. It says so in one of its queues. `None`: nothing was
+    /// heard of it, or not in the queues that were read.
     pub load: Option<WorkerLoad>,
-    /// The queue in which it has said so: where it hears what it is [asked](crate::inspect::Inspector::ask_worker).
+    /// The queue in which it has said so: where it hears what it is
+    /// [asked](crate::inspect::Inspector::ask_worker).
     #[serde(skip)]
     pub speaks_in: Option<String>,
     /// What it was asked last. It has taken that in if its [load](WorkerLoad::heard) says so.
@@ -159,8 +168,9 @@ pub struct LaneLease {
 }
 
 impl WorkerRecord {
-    /// The workers of a queue, for brokers: one for each process that has a lane. `stored` gives what is stored of a process. A worker
-    /// whose record is missing or damaged is told of without what the record says.
+    /// The workers of a queue, for brokers: one for each process that has a lane. `stored` gives
+    /// what is stored of a process. A worker whose record is missing or damaged is told of without
+    /// what the record says.
     pub fn of_lanes(
         queue: &str,
         now_ms: i64,
@@ -214,7 +224,8 @@ impl WorkerRecord {
         self.asked.as_ref().filter(|ask| self.load.is_some_and(|load| load.heard < ask.number))
     }
 
-    /// Joins what several queues say of the same workers: one record for each id, sorted by host, process number and id.
+    /// Joins what several queues say of the same workers: one record for each id, sorted by host,
+    /// process number and id.
     pub fn merged(records: impl IntoIterator<Item = WorkerRecord>) -> Vec<WorkerRecord> {
         let mut workers: BTreeMap<ProcessId, WorkerRecord> = BTreeMap::new();
         for mut record in records {

@@ -24,9 +24,10 @@ use crate::{
     task::Task,
 };
 
-/// Some items of an `enqueue_all` were not stored. [`answers`](Self::answers) has one entry per item that was taken from the
-/// iterator, in order. To store the rest, repeat the items whose answer is an error, and those behind the last answer; of an
-/// [`Error::Unknown`] call `retry()` instead.
+/// Some items of an `enqueue_all` were not stored. [`answers`](Self::answers) has one entry per
+/// item that was taken from the iterator, in order. To store the rest, repeat the items whose
+/// answer is an error, and those behind the last answer; of an [`Error::Unknown`] call `retry()`
+/// instead.
 pub struct EnqueueAllError<T> {
     /// The answer for each item.
     pub answers: Vec<Result<Handle<T>>>,
@@ -79,8 +80,8 @@ impl<T> fmt::Debug for EnqueueAllError<T> {
 
 impl<T> std::error::Error for EnqueueAllError<T> {}
 
-/// For `?`: [`Error::PartlyStored`] if some items are stored. If none is, the error of the first item of which that is not known, or else
-/// of the first item.
+/// For `?`: [`Error::PartlyStored`] if some items are stored. If none is, the error of the first
+/// item of which that is not known, or else of the first item.
 impl<T> From<EnqueueAllError<T>> for Error {
     fn from(all: EnqueueAllError<T>) -> Self {
         let given = all.given();
@@ -94,7 +95,8 @@ impl<T> From<EnqueueAllError<T>> for Error {
     }
 }
 
-/// Most bytes and jobs that are held for several queues together until a batch of one of them is full.
+/// Most bytes and jobs that are held for several queues together until a batch of one of them is
+/// full.
 const HELD_BYTES: usize = 4 * MAX_BYTES;
 const HELD_ITEMS: usize = 8 * MAX_ITEMS;
 
@@ -108,8 +110,9 @@ struct Batch {
     weight: usize,
 }
 
-/// How many plain jobs a job counts for in a batch. The broker does more for one with a given id, a group, limits, a unique key or tags: 500 of those with everything would
-/// keep a Redis server busy for over 20 ms.
+/// How many plain jobs a job counts for in a batch. The broker does more for one with a given id, a
+/// group, limits, a unique key or tags: 500 of those with everything would keep a Redis server busy
+/// for over 20 ms.
 fn weight(job: &NewJob) -> usize {
     let has = [job.id.is_given(), job.group.is_some(), job.limits.is_some(), job.unique.is_some(), has_tags(&job.envelope)];
     1 + 5 * has.into_iter().filter(|has| *has).count()

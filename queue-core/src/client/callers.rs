@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{broker::NewJob, error::Result};
 
-/// A broker ends a call at its deadline by itself and says what it knows. This much later it is not waited for any longer.
+/// A broker ends a call at its deadline by itself and says what it knows. This much later it is not
+/// waited for any longer.
 pub(super) const LATE: Duration = Duration::from_millis(20);
 
 /// Callers whose deadlines lie so close together are told together.
@@ -75,7 +76,8 @@ impl Callers {
         }
     }
 
-    /// Tells those whose time is up that their jobs were not stored, and takes these out of what will be sent.
+    /// Tells those whose time is up that their jobs were not stored, and takes these out of what
+    /// will be sent.
     pub(super) fn withdraw(&mut self, now: Instant, jobs: &mut Vec<NewJob>, failure: &Failure) {
         let Callers::Each(callers) = self else { return };
         let mut position = 0;

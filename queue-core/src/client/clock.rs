@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-/// The broker's time when the producer registered, and when that was by the clock of this machine, which a person cannot set.
+/// The broker's time when the producer registered, and when that was by the clock of this machine,
+/// which a person cannot set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BrokerClock {
     broker_ms: i64,
@@ -12,7 +13,8 @@ pub(super) struct BrokerClock {
     moment: Moment,
 }
 
-/// A moment by the clock that stands still while the machine sleeps, and by the one that goes on and can be set.
+/// A moment by the clock that stands still while the machine sleeps, and by the one that goes on
+/// and can be set.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     awake: std::time::Instant,
@@ -31,7 +33,8 @@ impl BrokerClock {
         self.broker_ms.saturating_add(i64::try_from(self.heard.elapsed().as_millis()).unwrap_or(i64::MAX))
     }
 
-    /// Whether the machine has slept since, or its clock was set: then the broker has to be asked again.
+    /// Whether the machine has slept since, or its clock was set: then the broker has to be asked
+    /// again.
     pub(super) fn is_doubtful(self) -> bool {
         self.moment.differs(Moment::now())
     }

@@ -74,7 +74,8 @@ impl Client {
     /// Appends events to the logs of their topics, in order and in bounded batches.
     ///
     /// # Errors
-    /// [`PublishAllError`], with the events that were published. After a batch that the broker refused, no further event is taken.
+    /// [`PublishAllError`], with the events that were published. After a batch that the broker
+    /// refused, no further event is taken.
     pub async fn publish_all<E: Event>(
         &self,
         events: impl IntoIterator<Item = E, IntoIter: Send>,
@@ -132,7 +133,8 @@ impl Publication {
     }
 }
 
-/// Checks and encodes an event. Middleware sees it as it sees jobs; of what it sets, an event has group, headers, tags and id.
+/// Checks and encodes an event. Middleware sees it as it sees jobs; of what it sets, an event has
+/// group, headers, tags and id.
 pub(super) fn prepared(event: Publication, on_enqueue: &EnqueueStack) -> Result<Prepared> {
     let Publication { topic, event, payload, mut options, tags } = event;
     check_name("topic", &topic)?;

@@ -17,7 +17,8 @@ use crate::{
     task::{Task, TaskDef, TaskOutput},
 };
 
-/// A job that was enqueued. Store its [`address`](Self::address) to find it later: [`Client::handle`] makes a handle of it.
+/// A job that was enqueued. Store its [`address`](Self::address) to find it later:
+/// [`Client::handle`] makes a handle of it.
 pub struct Handle<T> {
     client: Client,
     address: JobAddress,
@@ -35,9 +36,11 @@ pub enum Stored {
     New,
     /// It was not stored: a job of its id exists, or another job holds its key.
     Existing,
-    /// It was not stored: the job that holds its key has not started, and has taken over its payload, its time, or both.
+    /// It was not stored: the job that holds its key has not started, and has taken over its
+    /// payload, its time, or both.
     Replaced,
-    /// The job that holds its key runs, or waits for its retry. A job of this payload is `held` until that one has ended, and runs then.
+    /// The job that holds its key runs, or waits for its retry. A job of this payload is `held`
+    /// until that one has ended, and runs then.
     Buffered,
 }
 
@@ -76,7 +79,8 @@ impl Kept {
         if retention.or(task.retention).is_some_and(|retention| !retention.is_zero()) { Kept::Yes } else { Kept::No }
     }
 
-    /// The job that will run may be another than the one that was enqueued: nobody here knows its retention.
+    /// The job that will run may be another than the one that was enqueued: nobody here knows its
+    /// retention.
     pub(super) fn of_job(self, own: &JobId, runs: &JobId) -> Self {
         if own == runs { self } else { Kept::Unknown }
     }
@@ -96,8 +100,8 @@ pub enum JobResult<T> {
     Cancelled,
     /// The job expired before it started.
     Expired,
-    /// The broker does not have it: kept long enough, deleted, or never enqueued. A job that this program enqueued without retention is
-    /// [`Error::NotKept`].
+    /// The broker does not have it: kept long enough, deleted, or never enqueued. A job that this
+    /// program enqueued without retention is [`Error::NotKept`].
     Gone,
 }
 
@@ -133,12 +137,14 @@ impl<T> Handle<T> {
         self.stored
     }
 
-    /// True if a job of this given id, or with this key, existed before, so that no second job was stored.
+    /// True if a job of this given id, or with this key, existed before, so that no second job was
+    /// stored.
     pub fn existing(&self) -> bool {
         self.stored == Stored::Existing
     }
 
-    /// What the job survived when it was enqueued, if the [client asked for it](Client::with_durability). This may be less than was asked for.
+    /// What the job survived when it was enqueued, if the [client asked for
+    /// it](Client::with_durability). This may be less than was asked for.
     pub fn confirmed(&self) -> Option<Confirmed> {
         self.confirmed
     }
@@ -152,8 +158,8 @@ impl<T> Handle<T> {
     }
 
     /// Cancels the job in any state that is not final. The reason becomes the
-    /// [`note`](crate::inspect::JobRecord::note) of its record; an empty reason is not stored. The result of
-    /// a running job is discarded, and its handler is cancelled: the answer is
+    /// [`note`](crate::inspect::JobRecord::note) of its record; an empty reason is not stored. The
+    /// result of a running job is discarded, and its handler is cancelled: the answer is
     /// [`Changed::WhileActive`](crate::inspect::Changed::WhileActive) then.
     ///
     /// # Errors
@@ -176,9 +182,10 @@ where
     /// Reads the result of the job, without waiting.
     ///
     /// # Errors
-    /// Those of the broker; [`Error::NotKept`] for a job that was enqueued without retention and has ended; [`Error::ResultDropped`] when
-    /// the result was over 64 KiB, nested too deeply, or could not be encoded; [`Error::Invalid`] for a job of another task;
-    /// [`Error::Decode`] when the result is not of the task's type.
+    /// Those of the broker; [`Error::NotKept`] for a job that was enqueued without retention and
+    /// has ended; [`Error::ResultDropped`] when the result was over 64 KiB, nested too deeply, or
+    /// could not be encoded; [`Error::Invalid`] for a job of another task; [`Error::Decode`] when
+    /// the result is not of the task's type.
     pub async fn result(&self) -> Result<JobResult<TaskOutput<T>>> {
         self.result_of(self.record(after(self.client.deadline())).await?)
     }
@@ -190,7 +197,8 @@ where
         };
         self.check_task(&record)?;
         Ok(match record.state {
-            // The worker had not heard yet that a caller waits: otherwise it stores every result that has content, a `None` too.
+            // The worker had not heard yet that a caller waits: otherwise it stores every result
+            // that has content, a `None` too.
             JobState::Done if self.kept == Kept::No && record.result.is_none() && has_content::<TaskOutput<T>>() => {
                 return Err(Error::NotKept(self.address.clone()));
             }
@@ -208,13 +216,16 @@ where
         })
     }
 
-    /// Waits until the job has ended, at most for `timeout`. The broker wakes it when the job ends. As an announcement may be lost, it also looks by
-    /// itself: after 20 ms, and then less and less often, at least every 5 s. Any number of callers may wait for one job.
+    /// Waits until the job has ended, at most for `timeout`. The broker wakes it when the job ends.
+    /// As an announcement may be lost, it also looks by itself: after 20 ms, and then less and less
+    /// often, at least every 5 s. Any number of callers may wait for one job.
     ///
-    /// A job without retention that ends while somebody waits for it is kept for a minute, so that those who wait get its result.
+    /// A job without retention that ends while somebody waits for it is kept for a minute, so that
+    /// those who wait get its result.
     ///
-    /// A job that [expires](crate::Job::expires) becomes `expired` when a worker comes upon it, and `wait` returns then. Before, it gives [`JobResult::Pending`]: no worker
-    /// serves the queue, or jobs before it keep the workers busy.
+    /// A job that [expires](crate::Job::expires) becomes `expired` when a worker comes upon it, and
+    /// `wait` returns then. Before, it gives [`JobResult::Pending`]: no worker serves the queue, or
+    /// jobs before it keep the workers busy.
     ///
     /// # Errors
     /// Those of [`result`](Self::result): [`Error::NotKept`] if a job without retention has ended
@@ -227,7 +238,8 @@ where
         self.result_of(until_ended(client.broker(), &self.address, client.deadline(), timeout).await?)
     }
 
-    /// An address says nothing of the task: the handle may have been made with the type of another one.
+    /// An address says nothing of the task: the handle may have been made with the type of another
+    /// one.
     fn check_task(&self, record: &StoredJob) -> Result<()> {
         let own = T::definition();
         match Envelope::decode(&record.envelope) {
@@ -252,7 +264,8 @@ where
     }
 }
 
-/// Whether values of this type are stored: all but those of a type of one value that is encoded as nil, such as `()`.
+/// Whether values of this type are stored: all but those of a type of one value that is encoded as
+/// nil, such as `()`.
 fn has_content<T: DeserializeOwned>() -> bool {
     size_of::<T>() > 0 || codec::decode::<T>(NIL).is_err()
 }

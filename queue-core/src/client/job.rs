@@ -29,7 +29,8 @@ use crate::{
 /// A result that a caller waits for is kept longer by this time, for a last read that comes late.
 const READING: Duration = Duration::from_secs(10);
 
-/// A job of the task `T`: made by `task::job(..)`, adjusted here, stored by [`enqueue`](Self::enqueue).
+/// A job of the task `T`: made by `task::job(..)`, adjusted here, stored by
+/// [`enqueue`](Self::enqueue).
 ///
 /// A setting of the job overrides that of `#[task(..)]`, which overrides that of the worker.
 ///
@@ -80,14 +81,15 @@ macro_rules! setters {
             self
         }
 
-        /// Starts the job before waiting jobs of lower priority in its queue. Default: that of its task.
+        /// Starts the job before waiting jobs of lower priority in its queue. Default: that of its
+        /// task.
         pub fn priority(mut self, priority: Priority) -> Self {
             self.options.priority = Some(priority);
             self
         }
 
-        /// The number of failures after which the job becomes a dead letter. Range: 1, which means no retry, or
-        /// more. Default: that of its task, else that of its worker (25).
+        /// The number of failures after which the job becomes a dead letter. Range: 1, which means
+        /// no retry, or more. Default: that of its task, else that of its worker (25).
         pub fn max_attempts(mut self, attempts: u32) -> Self {
             self.options.max_attempts = Some(attempts);
             self
@@ -224,8 +226,8 @@ impl<T: Task> Job<T> {
         self.options.queue.as_deref().unwrap_or(usual)
     }
 
-    /// The same job without its type, as a schedule keeps it. Its ticks use no key: the overlap policy of the schedule applies
-    /// instead.
+    /// The same job without its type, as a schedule keeps it. Its ticks use no key: the overlap
+    /// policy of the schedule applies instead.
     pub(crate) fn into_raw(self) -> Result<RawJob> {
         let task = T::definition();
         let mut options = self.options;
@@ -273,8 +275,10 @@ pub struct RawJob {
 }
 
 impl RawJob {
-    /// A job with this payload: a MessagePack map by parameter name. It has no key, no group and no limit unless
-    /// [`unique_key`](Self::unique_key), [`group`](Self::group) and [`limit`](Self::limit) give it one: only [`from_json`](Self::from_json) knows what its task declares.
+    /// A job with this payload: a MessagePack map by parameter name. It has no key, no group and no
+    /// limit unless [`unique_key`](Self::unique_key), [`group`](Self::group) and
+    /// [`limit`](Self::limit) give it one: only [`from_json`](Self::from_json) knows what its task
+    /// declares.
     pub fn new(task: impl Into<String>, payload: Vec<u8>) -> Self {
         RawJob {
             task: task.into(),
@@ -288,7 +292,8 @@ impl RawJob {
         }
     }
 
-    /// A job of a known task, with the queue, priority, key, group and limits of its definition, from a JSON object with its parameters.
+    /// A job of a known task, with the queue, priority, key, group and limits of its definition,
+    /// from a JSON object with its parameters.
     ///
     /// # Errors
     /// [`Error::Invalid`] naming the parameter that does not fit.
@@ -311,7 +316,8 @@ impl RawJob {
         self.options.queue.as_deref().unwrap_or(&self.default_queue)
     }
 
-    /// A job of a known task, with the queue, priority, group and limits of its definition, and with these encoded parameters.
+    /// A job of a known task, with the queue, priority, group and limits of its definition, and
+    /// with these encoded parameters.
     pub(crate) fn of_task(task: &'static TaskDef, payload: Vec<u8>) -> Self {
         let mut job = RawJob::new(task.name, payload).priority(task.priority);
         task.queue.clone_into(&mut job.default_queue);
@@ -319,7 +325,8 @@ impl RawJob {
         job
     }
 
-    /// The queue into which it goes, and what is stored of it, and the limits that it names and its task does not declare. Only for a job that leaves its time and its id to others.
+    /// The queue into which it goes, and what is stored of it, and the limits that it names and its
+    /// task does not declare. Only for a job that leaves its time and its id to others.
     pub(crate) fn template(self, on_enqueue: &EnqueueStack) -> Result<(Arc<str>, NewJob, Vec<String>)> {
         let takes = |field, what: &str| {
             Err(Error::invalid(field, what, "cannot be set for the job of a schedule, which sets the start of its jobs"))

@@ -14,7 +14,8 @@ use crate::{
 /// The limits of a job, and by which key it is subject to each, as people read them.
 ///
 /// # Errors
-/// [`Error::Invalid`] naming the parameter that cannot tell jobs apart; for a cost that could never start, and for too many limits.
+/// [`Error::Invalid`] naming the parameter that cannot tell jobs apart; for a cost that could never
+/// start, and for too many limits.
 pub(super) fn of(
     task: &str,
     declared: &[LimitDef],

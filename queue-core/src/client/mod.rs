@@ -49,8 +49,8 @@ use crate::{
 };
 pub use crate::{broker::LONGEST, error::Pending};
 
-/// How long the client tries an enqueue before it returns [`Error::Unknown`] or [`Error::Unavailable`], unless
-/// [`with_deadline`](Client::with_deadline) sets another time.
+/// How long the client tries an enqueue before it returns [`Error::Unknown`] or
+/// [`Error::Unavailable`], unless [`with_deadline`](Client::with_deadline) sets another time.
 pub const ENQUEUE_DEADLINE: Duration = Duration::from_secs(15);
 
 /// Between two attempts of [`Client::from_env`] to reach a server.
@@ -136,8 +136,9 @@ impl Client {
     /// | `sentinel_user=`, `sentinel_password=`, `sentinel_password_file=` | user and password for the sentinels, if they require them |
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a URL that cannot be read, [`Error::FeatureOff`], [`Error::Unavailable`],
-    /// [`Error::AccessDenied`], [`Error::SchemaTooNew`], and [`Error::Config`] for a broker whose settings lose jobs.
+    /// [`Error::Invalid`] for a URL that cannot be read, [`Error::FeatureOff`],
+    /// [`Error::Unavailable`], [`Error::AccessDenied`], [`Error::SchemaTooNew`], and
+    /// [`Error::Config`] for a broker whose settings lose jobs.
     pub async fn connect(url: &str) -> Result<Client> {
         let client = Client::open(url).await?;
         client.check().await?;
@@ -163,19 +164,20 @@ impl Client {
         on_broker(self.broker(), async move { checked.check().await }).await?
     }
 
-    /// Creates a client without checking the broker: the first call connects to the server. For a worker, which waits for a broker
-    /// that cannot be reached yet.
+    /// Creates a client without checking the broker: the first call connects to the server. For a
+    /// worker, which waits for a broker that cannot be reached yet.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a URL that cannot be read, [`Error::FeatureOff`]; for a SQLite file also those of
-    /// [`connect`](Self::connect), since it is opened.
+    /// [`Error::Invalid`] for a URL that cannot be read, [`Error::FeatureOff`]; for a SQLite file
+    /// also those of [`connect`](Self::connect), since it is opened.
     pub async fn open(url: &str) -> Result<Client> {
         Ok(Client::with_broker(url::open(url, url::Missing::Made).await?))
     }
 
-    /// Connects to the URL in the environment variable `QUEUE_URL`, or else to `sqlite://queue.db` (feature `sqlite`). While a server
-    /// cannot be reached, it waits, as a worker does, and logs that it waits. To start without the server, use
-    /// [`open`](Self::open) with [`url_from_env`](Self::url_from_env).
+    /// Connects to the URL in the environment variable `QUEUE_URL`, or else to `sqlite://queue.db`
+    /// (feature `sqlite`). While a server cannot be reached, it waits, as a worker does, and logs
+    /// that it waits. To start without the server, use [`open`](Self::open) with
+    /// [`url_from_env`](Self::url_from_env).
     ///
     /// # Errors
     /// Those of [`connect`](Self::connect), except for the [transient](Error::is_transient) ones.
@@ -243,12 +245,15 @@ impl Client {
     /// again after a third of the deadline, for the third time on another connection if it is
     /// longer than 1.5 s. After the deadline:
     ///
-    /// - If the job was not sent, the enqueue returns [`Error::Unavailable`]. The job is not stored, and will not be.
-    /// - If the job was sent and has no answer, the enqueue returns [`Error::Unknown`]. The job may be stored, now or a little later;
-    ///   `retry()` finds out.
-    /// - [`enqueue_all`](Self::enqueue_all) applies the deadline to each of its batches, and sends no further batch after a failed one.
-    ///   So it returns within the deadline after the broker's last answer.
-    /// - [`Inspector::audit`](crate::inspect::Inspector::audit) has no deadline; its time grows with the number of jobs.
+    /// - If the job was not sent, the enqueue returns [`Error::Unavailable`]. The job is not
+    ///   stored, and will not be.
+    /// - If the job was sent and has no answer, the enqueue returns [`Error::Unknown`]. The job may
+    ///   be stored, now or a little later; `retry()` finds out.
+    /// - [`enqueue_all`](Self::enqueue_all) applies the deadline to each of its batches, and sends
+    ///   no further batch after a failed one. So it returns within the deadline after the broker's
+    ///   last answer.
+    /// - [`Inspector::audit`](crate::inspect::Inspector::audit) has no deadline; its time grows
+    ///   with the number of jobs.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Client {
         self.like(deadline, self.0.confirm)
@@ -258,9 +263,10 @@ impl Client {
     /// seconds at most. The handle reports which failures the jobs [survive](Handle::confirmed).
     /// Keep this client: each client registers producers of its own.
     ///
-    /// On Redis from 7.2 and on Valkey, [`PowerLoss`](crate::broker::Durability::PowerLoss) waits until the server's log is on its disk
-    /// (`WAITAOF`); older servers, and servers without a log, cannot confirm it. A SQLite file that was opened with
-    /// `?durability=process-crash` is synced for this enqueue.
+    /// On Redis from 7.2 and on Valkey, [`PowerLoss`](crate::broker::Durability::PowerLoss) waits
+    /// until the server's log is on its disk (`WAITAOF`); older servers, and servers without a log,
+    /// cannot confirm it. A SQLite file that was opened with `?durability=process-crash` is synced
+    /// for this enqueue.
     ///
     /// ```no_run
     /// # use queue_core::{prelude::*, broker::Durability};
@@ -295,9 +301,10 @@ impl Client {
         self.changed(|inner| inner.on_enqueue = all)
     }
 
-    /// A client of the same broker whose calls this observer counts and times: also those of its handles, of its
-    /// [inspector](Self::inspector), and of a worker that is made with it. Default: none, and then calls go to the broker directly. Call
-    /// it again for a second observer. Keep this client: each client registers producers of its own.
+    /// A client of the same broker whose calls this observer counts and times: also those of its
+    /// handles, of its [inspector](Self::inspector), and of a worker that is made with it. Default:
+    /// none, and then calls go to the broker directly. Call it again for a second observer. Keep
+    /// this client: each client registers producers of its own.
     ///
     /// The module [`observe`](crate::observe) has an example, and an observer with counters.
     #[must_use]
@@ -306,10 +313,12 @@ impl Client {
         self.changed(|inner| inner.broker = observed)
     }
 
-    /// A client of the same broker that refuses an enqueue to a queue which no worker has ever served, with [`Error::Unserved`], so a misspelled
-    /// name is an error instead of a job that waits forever. Without it the log has a warning.
+    /// A client of the same broker that refuses an enqueue to a queue which no worker has ever
+    /// served, with [`Error::Unserved`], so a misspelled name is an error instead of a job that
+    /// waits forever. Without it the log has a warning.
     ///
-    /// The check runs when the client first uses a queue. Start the workers of a new queue before its producers.
+    /// The check runs when the client first uses a queue. Start the workers of a new queue before
+    /// its producers.
     ///
     /// ```
     /// # use queue_core::{Error, prelude::*};
@@ -330,7 +339,8 @@ impl Client {
     /// Sends a request of a relay once.
     ///
     /// # Errors
-    /// Those of the broker, and [`Error::Ambiguous`] if the jobs are stored but not as this client [asks](Self::with_durability).
+    /// Those of the broker, and [`Error::Ambiguous`] if the jobs are stored but not as this client
+    /// [asks](Self::with_durability).
     #[doc(hidden)]
     pub async fn enqueue_relayed(&self, request: &Enqueue) -> Result<Vec<Enqueued>> {
         let Some(asked) = &self.0.confirm else { return self.broker().enqueue(request).await };
@@ -375,13 +385,14 @@ impl Client {
 
     /// Stores a job. After `Ok`, the job runs, or an operator can read why it does not.
     ///
-    /// A single call leaves at once. While calls to a queue are in flight, further calls gather and leave together.
+    /// A single call leaves at once. While calls to a queue are in flight, further calls gather and
+    /// leave together.
     ///
     /// # Errors
-    /// Of the job: [`Error::Invalid`], [`Error::PayloadTooLarge`], [`Error::Encode`], [`Error::IdConflict`], and [`Error::Refused`] by
-    /// a [middleware](Self::with_middleware). Of the broker:
-    /// [`Error::BrokerFull`] and [`Error::Unavailable`] (nothing was stored), [`Error::Unknown`] (the job may be stored; `retry()`
-    /// finds out).
+    /// Of the job: [`Error::Invalid`], [`Error::PayloadTooLarge`], [`Error::Encode`],
+    /// [`Error::IdConflict`], and [`Error::Refused`] by a [middleware](Self::with_middleware). Of
+    /// the broker: [`Error::BrokerFull`] and [`Error::Unavailable`] (nothing was stored),
+    /// [`Error::Unknown`] (the job may be stored; `retry()` finds out).
     pub async fn enqueue<T: Task>(&self, job: Job<T>) -> Result<Handle<T>> {
         let definition = T::definition();
         let span = spans::enqueue(definition.name, job.queue_or(definition.queue));
@@ -393,21 +404,23 @@ impl Client {
         Ok(Handle::new(self.clone(), address, stored, confirmed, kept))
     }
 
-    /// Stores many jobs, in bounded batches, as the iterator gives them. Each item gets its own answer.
+    /// Stores many jobs, in bounded batches, as the iterator gives them. Each item gets its own
+    /// answer.
     ///
-    /// The iterator may borrow. It is part of the future, and so has to be `Send`; collect an iterator that is not.
+    /// The iterator may borrow. It is part of the future, and so has to be `Send`; collect an
+    /// iterator that is not.
     ///
     /// # Errors
-    /// [`EnqueueAllError`], with the answer for every item that was taken from the iterator. After a batch that the broker refused, no
-    /// further item is taken.
+    /// [`EnqueueAllError`], with the answer for every item that was taken from the iterator. After
+    /// a batch that the broker refused, no further item is taken.
     pub fn enqueue_all<'a, T, I>(&'a self, jobs: I) -> BoxFuture<'a, Result<Vec<Handle<T>>, EnqueueAllError<T>>>
     where
         T: Task,
         I: IntoIterator<Item = Job<T>>,
         I::IntoIter: Send + 'a,
     {
-        // Neither the future nor what it holds may name the iterator's type: of one over references the compiler cannot show,
-        // inside of another future, that it is `Send`.
+        // Neither the future nor what it holds may name the iterator's type: of one over references
+        // the compiler cannot show, inside of another future, that it is `Send`.
         Box::pin(bulk::enqueue_all(self, Box::new(jobs.into_iter())))
     }
 
@@ -436,7 +449,8 @@ impl Client {
         Handle::new(self.clone(), address, Stored::Existing, None, Kept::Unknown)
     }
 
-    /// Refuses limits that no task of this program, no worker and no person has made: a job would run without them.
+    /// Refuses limits that no task of this program, no worker and no person has made: a job would
+    /// run without them.
     pub(crate) async fn check_limits(&self, queue: &Arc<str>, names: &[String]) -> Result<()> {
         let seen = || self.0.limits.lock().unwrap_or_else(PoisonError::into_inner);
         for name in names {

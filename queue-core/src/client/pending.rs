@@ -69,8 +69,8 @@ pub(super) fn unknown(lost: Arc<Lost>, position: usize) -> Error {
 }
 
 impl Pending {
-    /// The same with the type of its task, so that [`retry`](Self::retry) gives a handle whose result can be read. `T` has to be the
-    /// task of the enqueued job.
+    /// The same with the type of its task, so that [`retry`](Self::retry) gives a handle whose
+    /// result can be read. `T` has to be the task of the enqueued job.
     pub fn of<T: Task>(self) -> Pending<T> {
         self.typed()
     }
@@ -91,9 +91,9 @@ impl<T> Pending<T> {
     /// the first request had arrived or not. The handle is that of the enqueue.
     ///
     /// # Errors
-    /// [`Error::Unknown`] again, without an answer. [`Error::Forgotten`] if the broker no longer knows the producer, so that
-    /// the fate of the first request stays unknown: look for the job by its address. [`Error::IdConflict`] for a job that is in
-    /// conflict.
+    /// [`Error::Unknown`] again, without an answer. [`Error::Forgotten`] if the broker no longer
+    /// knows the producer, so that the fate of the first request stays unknown: look for the job by
+    /// its address. [`Error::IdConflict`] for a job that is in conflict.
     pub async fn retry(mut self) -> Result<Handle<T>> {
         let Ok(job) = self.request.clone().downcast::<LostJob>() else { unreachable!("only `unknown` makes one") };
         let (lost, route) = (job.lost.clone(), &job.lost.route);

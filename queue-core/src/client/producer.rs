@@ -38,10 +38,12 @@ use crate::{
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// The last try of a request begins so long before its deadline: a broker that comes back late is not missed.
+/// The last try of a request begins so long before its deadline: a broker that comes back late is
+/// not missed.
 const LAST_TRY: Duration = Duration::from_millis(100);
 
-/// A request without an answer is sent again after this part of the callers' time: the answer may be lost, or the connection dead.
+/// A request without an answer is sent again after this part of the callers' time: the answer may
+/// be lost, or the connection dead.
 const ATTEMPTS: u32 = 3;
 
 /// Not sooner than this: a broker that is slow for a moment is not asked twice.
@@ -132,8 +134,9 @@ impl Producer {
         producer.conclude(request, Fate { sent: true, ..Fate::default() }, callers).await
     }
 
-    /// A request for a batch, with the next number. Without a name it has no number, which is 0: [`conclude`](Self::conclude) registers. So it does after the machine has slept,
-    /// to hear the time of the broker: jobs would say that they were enqueued before the machine fell asleep.
+    /// A request for a batch, with the next number. Without a name it has no number, which is 0:
+    /// [`conclude`](Self::conclude) registers. So it does after the machine has slept, to hear the
+    /// time of the broker: jobs would say that they were enqueued before the machine fell asleep.
     pub(super) fn request(&mut self, jobs: Vec<NewJob>) -> Enqueue {
         if self.clock.is_some_and(BrokerClock::is_doubtful) {
             (self.name, self.clock) = (None, None);
@@ -157,8 +160,8 @@ impl Producer {
         }
     }
 
-    /// Sends a request until it is answered or nobody waits any more, and registers first where it has no number. Gives the answers
-    /// for those callers that have not been told.
+    /// Sends a request until it is answered or nobody waits any more, and registers first where it
+    /// has no number. Gives the answers for those callers that have not been told.
     pub(super) async fn conclude(&mut self, mut request: Enqueue, mut fate: Fate, callers: &mut Callers) -> Result<Vec<Answer>, Failure> {
         let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut forgotten = false;
@@ -209,7 +212,8 @@ impl Producer {
         }
     }
 
-    /// Sends a request once, for those who wait. Whoever does not wait any longer is told meanwhile. It is given up when it is time to send it again.
+    /// Sends a request once, for those who wait. Whoever does not wait any longer is told
+    /// meanwhile. It is given up when it is time to send it again.
     async fn try_once(&self, request: &mut Enqueue, fate: &mut Fate, callers: &mut Callers) -> Result<Vec<Answer>> {
         // As long as nothing was sent, an end of the call in time can tell that.
         let until = if fate.sent { callers.last() } else { callers.next() };
@@ -338,7 +342,8 @@ impl Route {
         Ok(answers.into_iter().zip(&request.jobs).map(answer).collect())
     }
 
-    /// Whether it was told already that nobody serves the queue. The next who asks is told that it was.
+    /// Whether it was told already that nobody serves the queue. The next who asks is told that it
+    /// was.
     pub(super) fn is_told(&self) -> bool {
         self.told.swap(true, Ordering::Relaxed)
     }
@@ -366,7 +371,8 @@ impl Route {
     }
 }
 
-/// A full broker is not waited for: its users have to hear of it. Nor is an error that a test has asked for.
+/// A full broker is not waited for: its users have to hear of it. Nor is an error that a test has
+/// asked for.
 pub(super) fn may_pass(error: &Error) -> bool {
     matches!(error, Error::Ambiguous { .. } | Error::Unavailable { .. }) && !error.is_injected()
 }

@@ -25,8 +25,8 @@ impl<T> Handle<T> {
         self.client().inspector().log(self.address(), 0).await
     }
 
-    /// The progress of the job, as it changes. The broker wakes the watcher, about four times a second at most. Any number of watchers may watch
-    /// one job, in any process.
+    /// The progress of the job, as it changes. The broker wakes the watcher, about four times a
+    /// second at most. Any number of watchers may watch one job, in any process.
     ///
     /// ```no_run
     /// # use queue_core::prelude::*;
@@ -47,8 +47,9 @@ impl<T> Handle<T> {
 pub struct ProgressWatch(Follow);
 
 impl ProgressWatch {
-    /// Waits for the next change; the first call gives the progress as it is, if there is any. Of changes that come quickly one after the other only
-    /// the last may be seen. `None`: the job has ended, and its last progress was given, or it is gone.
+    /// Waits for the next change; the first call gives the progress as it is, if there is any. Of
+    /// changes that come quickly one after the other only the last may be seen. `None`: the job has
+    /// ended, and its last progress was given, or it is gone.
     ///
     /// # Errors
     /// Those of the broker, after which it may be called again.

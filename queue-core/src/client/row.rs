@@ -152,7 +152,8 @@ impl Keyed {
     }
 }
 
-/// The digest of some byte strings, each behind its length: of the rows of a request, of the name of a group.
+/// The digest of some byte strings, each behind its length: of the rows of a request, of the name
+/// of a group.
 pub fn digest_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 16] {
     let mut bytes = Vec::new();
     for part in parts {
@@ -188,7 +189,8 @@ pub fn encode(job: &NewJob) -> Result<Vec<u8>> {
     Ok([&[ROW_VERSION], length.to_be_bytes().as_slice(), &options, &job.envelope].concat())
 }
 
-/// Reads the form of a row that was stored at this time, in milliseconds since 1970 by the clock of its database, and is of this age by the same clock.
+/// Reads the form of a row that was stored at this time, in milliseconds since 1970 by the clock of
+/// its database, and is of this age by the same clock.
 ///
 /// # Errors
 /// [`Error::SchemaTooNew`] for a row of a newer library, which waits for an update;

@@ -4,9 +4,10 @@
 //! repeats it until it is answered. Three kinds of callers make batches of different sizes:
 //!
 //! - A single caller sends its job at once, from its own thread.
-//! - Callers beside others gather. The I/O thread sends what has gathered as soon as a flight is free. At most [`FLIGHTS`] batches are in
-//!   flight, that of a caller from its own thread among them.
-//!   All callers of a client have the same deadline, so those of a flight are told before those that gathered behind it.
+//! - Callers beside others gather. The I/O thread sends what has gathered as soon as a flight is
+//!   free. At most [`FLIGHTS`] batches are in flight, that of a caller from its own thread among
+//!   them. All callers of a client have the same deadline, so those of a flight are told before
+//!   those that gathered behind it.
 //! - `enqueue_all` brings whole batches, and has at most [`BULK`] in flight.
 
 use std::{
@@ -37,7 +38,8 @@ use crate::{
 /// Gathered jobs of a queue. A caller beyond them waits, within its deadline.
 const GATHERED: usize = 65_536;
 
-/// Batches of single jobs in flight at once: while the server stores one, the callers of the other come back with new jobs.
+/// Batches of single jobs in flight at once: while the server stores one, the callers of the other
+/// come back with new jobs.
 const FLIGHTS: usize = 2;
 
 /// Batches of `enqueue_all` in flight at once.
@@ -109,7 +111,8 @@ impl Sender {
         })
     }
 
-    /// Stores one job: at once, if no other caller is there, and otherwise with those of other callers.
+    /// Stores one job: at once, if no other caller is there, and otherwise with those of other
+    /// callers.
     pub(super) async fn enqueue(self: &Arc<Self>, job: NewJob) -> Result<Answer> {
         let until = after(self.route.deadline);
         let _call = Call(self);
@@ -125,7 +128,8 @@ impl Sender {
         answered.await.map_err(|_| Error::Internal("a batch came to no end; it is not known whether its jobs are stored".to_owned()))?
     }
 
-    /// Stores one batch of `enqueue_all`. A batch that was begun goes on although its caller is dropped.
+    /// Stores one batch of `enqueue_all`. A batch that was begun goes on although its caller is
+    /// dropped.
     pub(super) async fn enqueue_batch(self: &Arc<Self>, jobs: Vec<NewJob>) -> Result<Vec<Answer>, Failure> {
         let until = after(self.route.deadline);
         let permit = self.permit(&self.bulk, until).await.map_err(Failure::Refused)?;
@@ -134,7 +138,8 @@ impl Sender {
         self.conclude(producer, request, Fate::default(), until, Some(permit)).await
     }
 
-    /// Sends a batch once from the caller's thread. What takes longer happens on the I/O thread: the caller's runtime may have no clock.
+    /// Sends a batch once from the caller's thread. What takes longer happens on the I/O thread:
+    /// the caller's runtime may have no clock.
     async fn send_from_here(self: &Arc<Self>, jobs: Vec<NewJob>, until: Instant) -> Result<Vec<Answer>, Failure> {
         let mut producer = self.producer();
         let mut request = producer.request(jobs);
@@ -152,7 +157,8 @@ impl Sender {
         self.conclude(producer, request, fate, until, None).await
     }
 
-    /// Sends a request on the I/O thread until it is answered or its time is up. The producer is idle afterwards.
+    /// Sends a request on the I/O thread until it is answered or its time is up. The producer is
+    /// idle afterwards.
     async fn conclude(
         self: &Arc<Self>,
         mut producer: Producer,
@@ -198,7 +204,8 @@ impl Sender {
         changed
     }
 
-    /// A flight for gathered jobs, where that is worth a request. It must not be dropped under the lock.
+    /// A flight for gathered jobs, where that is worth a request. It must not be dropped under the
+    /// lock.
     fn next_flight(self: &Arc<Self>, state: &mut State) -> Option<Flight> {
         let starts = match state.flying {
             0 => !state.gathered.is_empty(),
@@ -210,7 +217,8 @@ impl Sender {
         })
     }
 
-    /// Whether so many jobs are worth a request beside another: all flights then carry about the same.
+    /// Whether so many jobs are worth a request beside another: all flights then carry about the
+    /// same.
     fn is_worth(&self, jobs: usize) -> bool {
         jobs >= MAX_ITEMS || jobs > 0 && jobs * FLIGHTS >= self.callers.load(Ordering::Relaxed)
     }
@@ -244,7 +252,8 @@ impl Drop for Call<'_> {
     }
 }
 
-/// The batch of a caller that sends from its own thread: one of the [`FLIGHTS`] too, so that a queue has no more of them.
+/// The batch of a caller that sends from its own thread: one of the [`FLIGHTS`] too, so that a
+/// queue has no more of them.
 struct Lone<'a>(&'a Arc<Sender>);
 
 impl<'a> Lone<'a> {
@@ -291,7 +300,8 @@ impl Flight {
 }
 
 impl Drop for Flight {
-    /// A flight that panicked, or whose thread has ended: callers who wait for the next one hear that there is none.
+    /// A flight that panicked, or whose thread has ended: callers who wait for the next one hear
+    /// that there is none.
     fn drop(&mut self) {
         if let Some(sender) = self.0.take() {
             let mut state = sender.lock();

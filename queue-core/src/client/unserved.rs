@@ -1,4 +1,5 @@
-//! A queue that no worker has ever served: mostly a slip in its name, with jobs that would wait forever.
+//! A queue that no worker has ever served: mostly a slip in its name, with jobs that would wait
+//! forever.
 
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use crate::{
 /// A new program often enqueues its first job a moment before its first worker is there.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Says so in the log, once for each client and queue, if no worker comes soon. The name that was perhaps meant is looked for beside the enqueue.
+/// Says so in the log, once for each client and queue, if no worker comes soon. The name that was
+/// perhaps meant is looked for beside the enqueue.
 pub(super) fn tell(route: &Route) {
     if route.is_told() {
         return;
@@ -20,7 +22,8 @@ pub(super) fn tell(route: &Route) {
     let (broker, queue, process) = (route.broker.clone(), route.queue.clone(), route.process);
     route.broker.spawn(Box::pin(async move {
         tokio::time::sleep(GRACE).await;
-        // What every producer may ask. The second name enqueues nothing, and is forgotten with time.
+        // What every producer may ask. The second name enqueues nothing, and is forgotten with
+        // time.
         if broker.register(&Register::producer(queue.clone(), process)).await.is_ok_and(|registered| registered.served) {
             return;
         }

@@ -73,7 +73,8 @@ pub(super) async fn open(url: &str, missing: Missing) -> Result<DynBroker> {
     }
 }
 
-/// What was pasted or read from a file with the URL: another database would be made, or another server looked for.
+/// What was pasted or read from a file with the URL: another database would be made, or another
+/// server looked for.
 fn stray(url: &str) -> Option<&'static str> {
     if url.is_empty() {
         Some("is empty; write for example `sqlite://queue.db` or `redis://127.0.0.1:6379`")

@@ -34,7 +34,8 @@ const NEW_QUEUES: Duration = Duration::from_secs(2);
 /// How long after a failure that may pass a queue is asked again.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
-/// How long an answer is waited for: a server that hangs keeps no watcher from the queues of the others.
+/// How long an answer is waited for: a server that hangs keeps no watcher from the queues of the
+/// others.
 const ROUND: Duration = Duration::from_secs(2);
 
 /// What a [`Watch`] gives.
@@ -92,7 +93,8 @@ impl Transition {
 }
 
 impl fmt::Display for Transition {
-    /// `orders/close-17 close_order active -> dead (max_attempts)`, on one line, without what a terminal would obey.
+    /// `orders/close-17 close_order active -> dead (max_attempts)`, on one line, without what a
+    /// terminal would obey.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |state: Option<JobState>, none| state.map_or(none, JobState::name);
         write!(f, "{} {} {} -> {}", self.job, plain(&self.task), name(self.from, "new"), name(self.to, "removed"))?;
@@ -114,10 +116,12 @@ impl fmt::Display for Lost {
 }
 
 impl Client {
-    /// Watches the jobs of all queues that match a filter: a [`Watch`] gives each change of the state of one, in the order of its queue, a quarter of a second later at most.
-    /// New queues are found within two seconds.
+    /// Watches the jobs of all queues that match a filter: a [`Watch`] gives each change of the
+    /// state of one, in the order of its queue, a quarter of a second later at most. New queues are
+    /// found within two seconds.
     ///
-    /// A transition answers for the fields `queue`, `task`, `id`, `attempts`, `reason`, `note`, and `state`, which is that to which the job has gone.
+    /// A transition answers for the fields `queue`, `task`, `id`, `attempts`, `reason`, `note`, and
+    /// `state`, which is that to which the job has gone.
     ///
     /// While at least one watcher watches a queue, its broker notes each transition of its jobs;
     /// without a watcher it notes none. The broker keeps the last 10,000 transitions of a queue: a
@@ -191,9 +195,11 @@ impl Watch {
         Ok(self)
     }
 
-    /// Waits for the next transition that matches, or for news that some were lost. The first call begins to watch: it gives no transition from before.
+    /// Waits for the next transition that matches, or for news that some were lost. The first call
+    /// begins to watch: it gives no transition from before.
     ///
-    /// Call it again soon: a program that does not call it for ten seconds loses the transitions of that time.
+    /// Call it again soon: a program that does not call it for ten seconds loses the transitions of
+    /// that time.
     ///
     /// # Errors
     /// [`Error::AccessDenied`](crate::Error::AccessDenied) for a user who may not write;
@@ -209,7 +215,8 @@ impl Watch {
         }
     }
 
-    /// The same for at most `time`; `None`: nothing has happened. The first call waits until it has begun to watch, even if that takes longer.
+    /// The same for at most `time`; `None`: nothing has happened. The first call waits until it has
+    /// begun to watch, even if that takes longer.
     ///
     /// # Errors
     /// Those of [`next`](Self::next).
@@ -232,7 +239,8 @@ impl Watch {
         }
     }
 
-    /// Reads on in all queues whose time has come. What is not there at the end of the call is there for the next one.
+    /// Reads on in all queues whose time has come. What is not there at the end of the call is
+    /// there for the next one.
     async fn read(&mut self, end: Instant) -> Result<()> {
         if self.round.is_none() {
             self.round = self.begin();

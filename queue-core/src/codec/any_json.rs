@@ -16,7 +16,8 @@ use crate::codec::{self, Digits, Problem};
 /// The key of the single entry of a map that represents binary.
 const MARKER: &str = "$base64";
 
-/// Whether a key would be taken for the marker, or for one that was escaped: `$base64`, `$$base64`, ...
+/// Whether a key would be taken for the marker, or for one that was escaped: `$base64`, `$$base64`,
+/// ...
 fn is_marker(key: &str) -> bool {
     key.starts_with('$') && key.trim_start_matches('$') == &MARKER[1..]
 }
@@ -90,8 +91,9 @@ impl<'de> Visitor<'de> for Any {
     }
 }
 
-/// Reads JSON, and each number as its text says. Without its feature `float_roundtrip`, serde_json reads some floats as their
-/// neighbors; without `arbitrary_precision`, it reads whole numbers beyond 64 bits as floats. It also takes some keys for its own.
+/// Reads JSON, and each number as its text says. Without its feature `float_roundtrip`, serde_json
+/// reads some floats as their neighbors; without `arbitrary_precision`, it reads whole numbers
+/// beyond 64 bits as floats. It also takes some keys for its own.
 ///
 /// # Errors
 /// What is wrong with the JSON; the place of a number that cannot be kept.

@@ -217,7 +217,8 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         self.deserialize_seq(visitor)
     }
 
-    /// Serde reads a tag and its content as a struct, and what it reads of the content before it knows the tag has lost its types.
+    /// Serde reads a tag and its content as a struct, and what it reads of the content before it
+    /// knows the tag has lost its types.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -334,7 +335,8 @@ impl<'de> MapAccess<'de> for &mut Entries<'_, 'de> {
     }
 }
 
-/// The entries of a payload, and then a nil for each parameter that is missing and is `None` by that.
+/// The entries of a payload, and then a nil for each parameter that is missing and is `None` by
+/// that.
 struct Params<'r, 'de> {
     entries: Entries<'r, 'de>,
     nils: std::slice::Iter<'static, (&'static str, bool)>,
@@ -401,7 +403,8 @@ impl<'de> VariantAccess<'de> for Variant<'_, 'de> {
     }
 }
 
-/// The key of a map. A key that is no text, which another program has written, is read as what it is.
+/// The key of a map. A key that is no text, which another program has written, is read as what it
+/// is.
 struct Key<'r, 'de>(&'r mut Reader<'de>);
 
 impl<'de> Key<'_, 'de> {

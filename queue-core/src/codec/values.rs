@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use super::*;
 use crate::codec::any_json::to_json;
 
-/// It is shown as serde_json writes it, and read as it was written, from the stored form and from JSON.
+/// It is shown as serde_json writes it, and read as it was written, from the stored form and from
+/// JSON.
 #[allow(clippy::needless_pass_by_value, reason = "the calls are shorter")]
 fn same<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: T) {
     let stored = encode(&value).unwrap();
@@ -234,7 +235,8 @@ fn deep_values_are_refused_before_the_stack_ends() {
     assert!(encode(&deep).unwrap_err().contains("deep"));
 }
 
-/// What serde_json passes to other serializers where its features `arbitrary_precision` and `raw_value` are on.
+/// What serde_json passes to other serializers where its features `arbitrary_precision` and
+/// `raw_value` are on.
 #[test]
 fn numbers_and_raw_values_of_serde_json_are_values() {
     #[derive(Serialize)]

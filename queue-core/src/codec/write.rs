@@ -64,8 +64,8 @@ pub(crate) struct Writer<'o> {
     form: Form,
     /// The parameters, if the next struct or map is a payload: those that are `None` are left out.
     params: Option<&'static [ParamDef]>,
-    /// Whether there was an integer of 128 bits, a key of a map that is no text, or raw JSON: inside some enums and flattened structs, serde writes them
-    /// and does not read them.
+    /// Whether there was an integer of 128 bits, a key of a map that is no text, or raw JSON:
+    /// inside some enums and flattened structs, serde writes them and does not read them.
     pub(crate) is_doubtful: bool,
 }
 
@@ -253,7 +253,8 @@ pub(crate) fn text_at(out: &[u8], at: usize) -> &[u8] {
     }
 }
 
-/// Sorts the entries from `body` on: each is `values` values, and is sorted by what `key` gives of its bytes. Two entries of a map have different keys.
+/// Sorts the entries from `body` on: each is `values` values, and is sorted by what `key` gives of
+/// its bytes. Two entries of a map have different keys.
 fn sort(out: &mut [u8], body: usize, values: usize, key: for<'k> fn(&'k [u8]) -> &'k [u8]) -> Result<(), Problem> {
     let (mut entries, mut at) = (Vec::new(), body);
     while at < out.len() {
@@ -594,7 +595,8 @@ impl Map<'_, '_> {
         let is_none = self.params.is_some() && self.writer.out[at..] == [0xc0];
         if is_none || self.left_out > 0 {
             let is_this = |param: &ParamDef| param.option && param.name.as_bytes() == self.key_is_written();
-            // Of more parameters than the bits are, only the first ones are compared with those that follow.
+            // Of more parameters than the bits are, only the first ones are compared with those
+            // that follow.
             let index = self.params.into_iter().flatten().position(is_this);
             let bit = index.map(|index| u32::try_from(index).ok().and_then(|index| 1_u64.checked_shl(index)).unwrap_or(0));
             match bit {

@@ -1,9 +1,11 @@
-//! The completion of a job whose effects commit together with its ending: the row of `queue_effects` that a crate such as `queue-outbox` inserts in the
-//! transaction of the application, and [`Done`], which only such a commit makes.
+//! The completion of a job whose effects commit together with its ending: the row of
+//! `queue_effects` that a crate such as `queue-outbox` inserts in the transaction of the
+//! application, and [`Done`], which only such a commit makes.
 //!
-//! The key of the row names one *incarnation* of a job: its queue, its id, and when it was enqueued. A job that reuses the id of one that has ended has another key;
-//! a retry and a requeue have the same. The row has the ending. If the job has a row when it is delivered, its ending is replayed and its effects are not
-//! repeated.
+//! The key of the row names one *incarnation* of a job: its queue, its id, and when it was
+//! enqueued. A job that reuses the id of one that has ended has another key; a retry and a requeue
+//! have the same. The row has the ending. If the job has a row when it is delivered, its ending is
+//! replayed and its effects are not repeated.
 
 use std::{
     fmt,
@@ -24,8 +26,9 @@ use crate::{
     outcome::{CancelCause, Encoded, NIL, Outcome, TaskResult},
 };
 
-/// What a task returns whose effects commit together with its ending: `Result<Done<T>, E>`, where `T` is the result. Only a commit makes one (`ctx.commit(tx, result)`
-/// of `queue-outbox`), so a task that forgets it does not compile:
+/// What a task returns whose effects commit together with its ending: `Result<Done<T>, E>`, where
+/// `T` is the result. Only a commit makes one (`ctx.commit(tx, result)` of `queue-outbox`), so a
+/// task that forgets it does not compile:
 ///
 /// ```compile_fail,E0308
 /// use queue_core::{Done, prelude::*};
@@ -71,7 +74,8 @@ impl<T: Serialize> TaskResult for Done<T> {
     }
 }
 
-/// The key of an incarnation: when it was enqueued, so that the oldest come first, and a digest of its queue and id.
+/// The key of an incarnation: when it was enqueued, so that the oldest come first, and a digest of
+/// its queue and id.
 #[doc(hidden)]
 pub type EffectsKey = [u8; 24];
 
@@ -165,7 +169,8 @@ impl StoredEnding {
         self.repeat_ms.map(Duration::from_millis)
     }
 
-    /// Whether it is the ending of this round. A job that repeats has one row: that of its last round.
+    /// Whether it is the ending of this round. A job that repeats has one row: that of its last
+    /// round.
     pub fn is_of(&self, odd: bool) -> bool {
         self.repeat_ms.is_none() || self.odd == odd
     }
@@ -181,7 +186,8 @@ pub struct FoundEnding {
     pub databases: Vec<Vec<u8>>,
 }
 
-/// The databases in which a worker looks endings up. An error says what is wrong with one: it is not known then whether the job has committed.
+/// The databases in which a worker looks endings up. An error says what is wrong with one: it is
+/// not known then whether the job has committed.
 #[doc(hidden)]
 #[async_trait]
 pub trait Endings: fmt::Debug + Send + Sync {
@@ -206,7 +212,8 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// Of a job in this round, for which the worker has found this row of the round before in these databases.
+    /// Of a job in this round, for which the worker has found this row of the round before in these
+    /// databases.
     pub fn new(key: EffectsKey, odd: bool, before: Option<Vec<u8>>, databases: Option<Vec<Vec<u8>>>) -> Self {
         Completion { key, odd, before, databases, committed: Mutex::new(None) }
     }

@@ -10,14 +10,17 @@ use crate::{broker::Used, error::Result};
 pub(super) type NowUsed = Mutex<Option<Box<Used>>>;
 
 impl JobContext {
-    /// Reports the actual cost of this run, in starts, to the rate limits of the job: tokens of a language model, bytes, calls.
+    /// Reports the actual cost of this run, in starts, to the rate limits of the job: tokens of a
+    /// language model, bytes, calls.
     ///
-    /// At the claim the job was charged its declared cost ([`cost`](crate::Job::cost), 1 by default). When the run ends, in whatever way, the broker
-    /// charges the difference or refunds it; 0 refunds everything. A cost above the burst is charged in full: no job with the same keys starts until
-    /// it is paid for, at most for a day or ten periods of the rate.
+    /// At the claim the job was charged its declared cost ([`cost`](crate::Job::cost), 1 by
+    /// default). When the run ends, in whatever way, the broker charges the difference or refunds
+    /// it; 0 refunds everything. A cost above the burst is charged in full: no job with the same
+    /// keys starts until it is paid for, at most for a day or ten periods of the rate.
     ///
-    /// The last call counts, for this run only; the next claim is charged the declared cost again. A run whose lease is lost changes nothing. Limits
-    /// without a rate ignore it, and so does a job without limits.
+    /// The last call counts, for this run only; the next claim is charged the declared cost again.
+    /// A run whose lease is lost changes nothing. Limits without a rate ignore it, and so does a
+    /// job without limits.
     ///
     /// ```
     /// use queue_core::prelude::*;
@@ -44,11 +47,13 @@ impl JobContext {
         self.now_used().get_or_insert_default().set(actual);
     }
 
-    /// Overrides [`set_cost`](Self::set_cost) for one limit, where the limits of a job count different things: one counts calls, another tokens. The
-    /// name of a limit that does not apply to the job changes nothing.
+    /// Overrides [`set_cost`](Self::set_cost) for one limit, where the limits of a job count
+    /// different things: one counts calls, another tokens. The name of a limit that does not apply
+    /// to the job changes nothing.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for an invalid name, and for more names than a job can have limits.
+    /// [`Error::Invalid`](crate::Error::Invalid) for an invalid name, and for more names than a job
+    /// can have limits.
     pub fn set_cost_of(&self, limit: &str, actual: u32) -> Result<()> {
         // A name that is refused leaves nothing behind.
         let mut now = self.now_used();
@@ -58,7 +63,8 @@ impl JobContext {
         Ok(())
     }
 
-    /// The cost that [`set_cost`](Self::set_cost) and [`set_cost_of`](Self::set_cost_of) have reported: for tests, and for middleware. `None`: none.
+    /// The cost that [`set_cost`](Self::set_cost) and [`set_cost_of`](Self::set_cost_of) have
+    /// reported: for tests, and for middleware. `None`: none.
     pub fn used(&self) -> Option<Box<Used>> {
         self.now_used().clone()
     }

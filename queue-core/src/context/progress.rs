@@ -66,9 +66,11 @@ impl Pending {
 }
 
 impl JobContext {
-    /// Reports the progress of the job: a fraction from 0 to 1 and a message of at most 256 bytes. Operators see it with the job; programs read it
-    /// with [`Handle::progress`](crate::Handle::progress). The worker stores the last state about four times a second; the handler does not wait for
-    /// it. It survives retries until the next run reports.
+    /// Reports the progress of the job: a fraction from 0 to 1 and a message of at most 256 bytes.
+    /// Operators see it with the job; programs read it with
+    /// [`Handle::progress`](crate::Handle::progress). The worker stores the last state about four
+    /// times a second; the handler does not wait for it. It survives retries until the next run
+    /// reports.
     ///
     /// ```
     /// use queue_core::prelude::*;
@@ -88,11 +90,13 @@ impl JobContext {
         });
     }
 
-    /// Stores a value with the progress, for a program that shows it: counts, or the name of a step. At most 4 KiB when encoded. The type must
-    /// implement `Serialize` and `DeserializeOwned`.
+    /// Stores a value with the progress, for a program that shows it: counts, or the name of a
+    /// step. At most 4 KiB when encoded. The type must implement `Serialize` and
+    /// `DeserializeOwned`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a value that cannot be encoded or read back, is nested more than 64 deep, or is larger.
+    /// [`Error::Invalid`] for a value that cannot be encoded or read back, is nested more than 64
+    /// deep, or is larger.
     pub fn progress_value<T: Serialize + DeserializeOwned>(&self, value: &T) -> Result<()> {
         let wrong = |what: &str, problem: &str| {
             let job = format!("of job `{}/{}` of task `{}` {problem}", self.queue(), self.id(), self.task());
@@ -115,8 +119,9 @@ impl JobContext {
         Ok(())
     }
 
-    /// Adds a line to the job's log, at most 2 KiB, of level `info`. The log is kept as long as the job, over retries too: its last 1,000 lines
-    /// and 64 KiB. The worker stores it about four times a second, and before the job ends.
+    /// Adds a line to the job's log, at most 2 KiB, of level `info`. The log is kept as long as the
+    /// job, over retries too: its last 1,000 lines and 64 KiB. The worker stores it about four
+    /// times a second, and before the job ends.
     pub fn log(&self, text: impl Into<String>) {
         self.log_at(LogLevel::Info, text);
     }

@@ -54,7 +54,8 @@ fn map_of(envelope: &[u8]) -> Option<&[u8]> {
     envelope.get(8 + usize::from(*envelope.get(1)?)..)
 }
 
-/// Whether an envelope has the field of tags. Its other fields are passed over: most jobs have no tags.
+/// Whether an envelope has the field of tags. Its other fields are passed over: most jobs have no
+/// tags.
 pub(crate) fn has_tags(envelope: &[u8]) -> bool {
     map_of(envelope).and_then(has_field_of_tags).unwrap_or(false)
 }

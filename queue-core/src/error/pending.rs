@@ -1,4 +1,5 @@
-//! An enqueue whose fate is not known, as [`Error::Unknown`] holds it. How it is sent again is in `client/pending.rs`.
+//! An enqueue whose fate is not known, as [`Error::Unknown`] holds it. How it is sent again is in
+//! `client/pending.rs`.
 
 use std::{any::Any, fmt, marker::PhantomData, sync::Arc};
 

@@ -4,7 +4,8 @@ use super::{GroupOrder, GroupRule, RuleOf, WEIGHT_MAX};
 use crate::error::{Error, Result};
 
 impl GroupRule {
-    /// Whether what it says can be beside what is said of more groups: a cap of several contradicts their order.
+    /// Whether what it says can be beside what is said of more groups: a cap of several contradicts
+    /// their order.
     ///
     /// # Errors
     /// [`Error::Invalid`] names the cap, and the way out.

@@ -13,9 +13,11 @@ use crate::{
 const TRIES: u32 = 50;
 
 impl Inspector {
-    /// Sets the aging interval of a queue: the time after which a waiting job gains one priority. It overrides the declaration in code, also after
-    /// deployments, and applies to jobs that become ready from now on. Jobs that already wait keep the priority that they have gained; those that
-    /// age already use the new interval after their next gain. Returns the interval in effect.
+    /// Sets the aging interval of a queue: the time after which a waiting job gains one priority.
+    /// It overrides the declaration in code, also after deployments, and applies to jobs that
+    /// become ready from now on. Jobs that already wait keep the priority that they have gained;
+    /// those that age already use the new interval after their next gain. Returns the interval in
+    /// effect.
     ///
     /// ```
     /// use std::time::Duration;
@@ -31,8 +33,8 @@ impl Inspector {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name outside the grammar, and for a time below 1 ms or over a year. [`Error::FeatureUnknown`] while a worker of an older
-    /// release serves the queue.
+    /// [`Error::Invalid`] for a name outside the grammar, and for a time below 1 ms or over a year.
+    /// [`Error::FeatureUnknown`] while a worker of an older release serves the queue.
     pub async fn set_aging(&self, queue: &str, aging: Aging) -> Result<Option<Duration>> {
         check_queue(queue)?;
         AgingRecord::default().set(aging)?;
@@ -41,8 +43,9 @@ impl Inspector {
     }
 }
 
-/// Declares the aging of a release in a queue. The release that was first seen latest among those with a live worker is right, so that a rollback takes effect.
-/// Gives the interval that holds, if it is another one than before.
+/// Declares the aging of a release in a queue. The release that was first seen latest among those
+/// with a live worker is right, so that a rollback takes effect. Gives the interval that holds, if
+/// it is another one than before.
 ///
 /// # Errors
 /// Those of the broker.

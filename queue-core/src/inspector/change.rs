@@ -20,15 +20,18 @@ impl Inspector {
         self.change(Change::Cancel, job).await
     }
 
-    /// Lets a dead, cancelled or expired job run again: → `ready`, with clean counters and without an expiry.
+    /// Lets a dead, cancelled or expired job run again: → `ready`, with clean counters and without
+    /// an expiry.
     ///
     /// # Errors
-    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it is in another state; [`Error::KeyHeld`] when another job holds its unique key.
+    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it is in another state; [`Error::KeyHeld`]
+    /// when another job holds its unique key.
     pub async fn requeue(&self, job: &JobAddress) -> Result<()> {
         self.change(Change::Requeue, job).await.map(drop)
     }
 
-    /// Lets a scheduled or retrying job start now: → the tail of `ready`, as if it were due. It keeps its counters and its history.
+    /// Lets a scheduled or retrying job start now: → the tail of `ready`, as if it were due. It
+    /// keeps its counters and its history.
     ///
     /// # Errors
     /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it does not wait for a time.
@@ -44,7 +47,8 @@ impl Inspector {
         self.change(Change::Delete, job).await.map(drop)
     }
 
-    /// Who holds a unique key in a queue; `None` if it is free. The key is [`JobRecord::unique`](crate::inspect::JobRecord::unique).
+    /// Who holds a unique key in a queue; `None` if it is free. The key is
+    /// [`JobRecord::unique`](crate::inspect::JobRecord::unique).
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
@@ -76,12 +80,13 @@ impl Inspector {
         self.run_until(self.until(), |broker| async move { broker.release_key(&queue, &key).await }).await
     }
 
-    /// Removes a queue that nothing uses: its name, and its history. Returns what uses it; nothing if
-    /// it is removed. Uses are jobs, live workers, schedules, rules, limits, pauses, aging, a
+    /// Removes a queue that nothing uses: its name, and its history. Returns what uses it; nothing
+    /// if it is removed. Uses are jobs, live workers, schedules, rules, limits, pauses, aging, a
     /// subscription, given ids and unique keys that are remembered, and outboxes.
     ///
     /// # Errors
-    /// [`Error::NoSuchQueue`]; [`Error::Invalid`] for a name outside the grammar; those of the broker.
+    /// [`Error::NoSuchQueue`]; [`Error::Invalid`] for a name outside the grammar; those of the
+    /// broker.
     pub async fn remove_queue(&self, queue: &str) -> Result<Vec<String>> {
         check_queue(queue)?;
         self.found_of(queue, (), true).await?;
@@ -98,8 +103,9 @@ impl Inspector {
     /// Changes one job. Never answers [`Changed::No`] or [`Changed::Held`].
     ///
     /// # Errors
-    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when the change does not [apply](Change::applies_to) to the job's state;
-    /// [`Error::KeyHeld`] when another job holds the key of a job that is to be requeued.
+    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when the change does not
+    /// [apply](Change::applies_to) to the job's state; [`Error::KeyHeld`] when another job holds
+    /// the key of a job that is to be requeued.
     pub async fn change(&self, change: Change, job: &JobAddress) -> Result<Changed> {
         let until = self.until();
         match self.change_until(until, &job.queue, change, std::slice::from_ref(&job.id)).await?.first() {
@@ -115,7 +121,8 @@ impl Inspector {
     /// Changes at most [`MAX_ITEMS`] jobs of a queue at once. One answer per id, in order.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for more of them, and for a name outside the grammar; those of the broker.
+    /// [`Error::Invalid`] for more of them, and for a name outside the grammar; those of the
+    /// broker.
     pub async fn change_many(&self, queue: &str, change: Change, ids: &[JobId]) -> Result<Vec<Changed>> {
         self.change_until(self.until(), queue, change, ids).await
     }
@@ -129,13 +136,15 @@ impl Inspector {
         self.run_until(until, |broker| async move { broker.change(&queue, change, reason.as_deref(), &ids).await }).await
     }
 
-    /// Changes all jobs of a queue in one state. Returns how many were changed: none if the change does not
-    /// [apply](Change::applies_to) to the state.
+    /// Changes all jobs of a queue in one state. Returns how many were changed: none if the change
+    /// does not [apply](Change::applies_to) to the state.
     ///
-    /// It changes at most as many jobs as there were when it began, so that it ends although new jobs arrive.
+    /// It changes at most as many jobs as there were when it began, so that it ends although new
+    /// jobs arrive.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name outside the grammar, and those of the broker. Jobs that were changed before the error stay changed.
+    /// [`Error::Invalid`] for a name outside the grammar, and those of the broker. Jobs that were
+    /// changed before the error stay changed.
     ///
     /// ```no_run
     /// # use queue_core::{Client, JobState, inspect::Change};
@@ -149,7 +158,8 @@ impl Inspector {
         self.change_matching(queue, change, state, &Filter::default()).await
     }
 
-    /// Changes those jobs of a queue in one state that match. As [`change_all`](Self::change_all) otherwise.
+    /// Changes those jobs of a queue in one state that match. As [`change_all`](Self::change_all)
+    /// otherwise.
     ///
     /// # Errors
     /// Those of [`change_all`](Self::change_all).

@@ -26,7 +26,8 @@ enum Place {
     State(JobState),
 }
 
-/// A cancel of the jobs of a group, in steps of at most [`MAX_ITEMS`] jobs. From [`Inspector::clear_group`].
+/// A cancel of the jobs of a group, in steps of at most [`MAX_ITEMS`] jobs. From
+/// [`Inspector::clear_group`].
 ///
 /// It has no state: after an error, or in another process, a new one continues with the remaining
 /// jobs. In each state it cancels at most as many jobs as there are when it comes to it, so that it
@@ -37,7 +38,8 @@ pub struct ClearGroup {
     queue: String,
     group: GroupName,
     places: VecDeque<Place>,
-    /// Of the first place: how many jobs may be cancelled, and where its listing goes on. `None`: it has not begun.
+    /// Of the first place: how many jobs may be cancelled, and where its listing goes on. `None`:
+    /// it has not begun.
     begun: Option<(u64, u64)>,
     cancelled: u64,
 }
@@ -57,10 +59,12 @@ impl ClearGroup {
         self.cancelled
     }
 
-    /// Looks at up to [`MAX_ITEMS`] jobs, and cancels those of the group. False: it was the last step.
+    /// Looks at up to [`MAX_ITEMS`] jobs, and cancels those of the group. False: it was the last
+    /// step.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar, and those of the broker. The next step tries again.
+    /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar, and those of the
+    /// broker. The next step tries again.
     pub async fn step(&mut self) -> Result<bool> {
         let Some(place) = self.places.front().copied() else { return Ok(false) };
         let (left, from) = match self.begun {
@@ -99,7 +103,8 @@ impl ClearGroup {
         let answers = self.inspector.change_many(&self.queue, Change::Cancel, &ids).await?;
         let changed = answers.into_iter().filter(|answer| answer.done()).count() as u64;
         self.cancelled += changed;
-        // Those behind them have moved up: the same place is looked at again, unless nothing has changed there.
+        // Those behind them have moved up: the same place is looked at again, unless nothing has
+        // changed there.
         Ok((left.saturating_sub(changed), if changed > 0 { Some(from) } else { next }))
     }
 }

@@ -59,7 +59,8 @@ impl Inspector {
     /// different values in a queue. One value applies to the workers of all releases.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar; those of the broker.
+    /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar; those of the
+    /// broker.
     pub async fn differences(&self, queue: &str) -> Result<Vec<Difference>> {
         let limits = self.stored_limits(queue, None).await?;
         let records: Vec<LimitRecord> = limits.iter().filter_map(|limit| LimitRecord::decode(&limit.stored).ok()).collect();

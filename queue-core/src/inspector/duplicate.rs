@@ -29,10 +29,11 @@ impl Inspector {
     /// scheduled; and its key, which it has to hold alone. It has no failures and does not belong
     /// to a schedule. It expires with the job, unless that job has ended.
     ///
-    /// The job stays as it is. To move a job into another queue, cancel it once the copy is stored: those are two transitions, and a worker may start either
-    /// job between them.
+    /// The job stays as it is. To move a job into another queue, cancel it once the copy is stored:
+    /// those are two transitions, and a worker may start either job between them.
     ///
-    /// The id is made by the caller, with [`JobId::make`]: a caller that gets no answer asks again with the same id, and no second copy is made. A job of this id with the same task and
+    /// The id is made by the caller, with [`JobId::make`]: a caller that gets no answer asks again
+    /// with the same id, and no second copy is made. A job of this id with the same task and
     /// parameters is taken for the copy.
     ///
     /// ```
@@ -51,8 +52,10 @@ impl Inspector {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoSuchJob`]; [`Error::IdConflict`] when another job has the id; [`Error::KeyHeld`] when the job, or another one, holds its key in that queue; [`Error::GroupFull`]; [`Error::Decode`] for a job that
-    /// cannot be decoded; [`Error::Invalid`] for a name of a queue outside the grammar; those of an enqueue.
+    /// [`Error::NoSuchJob`]; [`Error::IdConflict`] when another job has the id; [`Error::KeyHeld`]
+    /// when the job, or another one, holds its key in that queue; [`Error::GroupFull`];
+    /// [`Error::Decode`] for a job that cannot be decoded; [`Error::Invalid`] for a name of a queue
+    /// outside the grammar; those of an enqueue.
     pub async fn duplicate(&self, job: &JobAddress, queue: Option<&str>, id: JobId) -> Result<Duplicated> {
         let into = queue.unwrap_or(&job.queue);
         check_queue(into)?;
@@ -74,7 +77,8 @@ impl Inspector {
             let request = Enqueue::new(&*address.queue, producer.name, 1, vec![new]);
             loop {
                 match broker.enqueue(&request).await {
-                    // The same request under the same number: it is carried out once. The caller's deadline ends it.
+                    // The same request under the same number: it is carried out once. The caller's
+                    // deadline ends it.
                     Err(Error::Ambiguous { .. }) => tokio::time::sleep(AGAIN).await,
                     answer => return Ok((answer?, producer.served)),
                 }

@@ -11,9 +11,10 @@ use crate::{
 
 /// Which jobs are wanted: `task=send_mail state=dead error~timeout older=2d`.
 ///
-/// A filter is a text of terms with spaces between them; a job matches if it matches every term. A term is a field, an operator and a
-/// value. A value with a space or a double quote in it is put in double quotes, in which `\"` is a double quote and `\\` a backslash: `error~"timed out"`, `group="the \"A\" team"`. The empty
-/// filter matches all jobs.
+/// A filter is a text of terms with spaces between them; a job matches if it matches every term. A
+/// term is a field, an operator and a value. A value with a space or a double quote in it is put in
+/// double quotes, in which `\"` is a double quote and `\\` a backslash: `error~"timed out"`,
+/// `group="the \"A\" team"`. The empty filter matches all jobs.
 ///
 /// | operator | the field's text |
 /// |---|---|
@@ -149,7 +150,8 @@ impl Filter {
         self.terms.is_empty()
     }
 
-    /// Whether it asks why jobs wait: the program that lists them has to [say so](crate::inspect::Inspector::add_reasons) before they are matched.
+    /// Whether it asks why jobs wait: the program that lists them has to [say
+    /// so](crate::inspect::Inspector::add_reasons) before they are matched.
     pub fn asks_why(&self) -> bool {
         self.of(&Field::Waiting).next().is_some()
     }
@@ -163,7 +165,8 @@ impl Filter {
         self.of(&Field::Id).filter_map(|(how, value)| (how == How::Is).then_some(value))
     }
 
-    /// A tag that every matching job has, by its name and its value: no job without it has to be looked at.
+    /// A tag that every matching job has, by its name and its value: no job without it has to be
+    /// looked at.
     pub(super) fn tag(&self) -> Option<(&str, &str)> {
         self.terms.iter().find_map(|term| match term {
             Term::Text { field: Field::Tag(name), how: How::Is, value } if !value.is_empty() => Some((name.as_str(), value.as_str())),

@@ -27,8 +27,9 @@ impl Inspector {
         Ok(page.groups.into_iter().next().unwrap_or_else(|| StoredGroup::new(group.clone())))
     }
 
-    /// Groups that have jobs that are ready or run, or a rule, at most `limit` (1 to 500), by the length and the bytes of their names: the first
-    /// ones, or those behind the [`next`](GroupPage::next) of the page before.
+    /// Groups that have jobs that are ready or run, or a rule, at most `limit` (1 to 500), by the
+    /// length and the bytes of their names: the first ones, or those behind the
+    /// [`next`](GroupPage::next) of the page before.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a limit out of range; [`Error::NoSuchQueue`].
@@ -43,8 +44,9 @@ impl Inspector {
         self.found_of(queue, page, is_nothing).await
     }
 
-    /// Changes the rule of a group, the default rule of all groups, or that of jobs without a group. It holds from the next claim on, goes over what code
-    /// declares field by field, and outlives deployments. A smaller cap stops no job that runs.
+    /// Changes the rule of a group, the default rule of all groups, or that of jobs without a
+    /// group. It holds from the next claim on, goes over what code declares field by field, and
+    /// outlives deployments. A smaller cap stops no job that runs.
     ///
     /// ```
     /// use queue_core::{inspect::{GroupName, RuleOf}, prelude::*};
@@ -97,7 +99,8 @@ impl Inspector {
         Err(Error::Internal(format!("gave up: the declared group rules of queue `{queue}` keep changing")))
     }
 
-    /// The next jobs of a group that are ready, at most `limit` (1 to 500), in the order in which they will start; suspects last.
+    /// The next jobs of a group that are ready, at most `limit` (1 to 500), in the order in which
+    /// they will start; suspects last.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a limit out of range.
@@ -108,7 +111,8 @@ impl Inspector {
         Ok(self.group_page(queue, GroupList::Line { group: group.clone(), jobs: limit }).await?.line)
     }
 
-    /// Cancels the jobs of a group: those that wait, or all. What [`step`](ClearGroup::step) does is bounded; what was done stays done.
+    /// Cancels the jobs of a group: those that wait, or all. What [`step`](ClearGroup::step) does
+    /// is bounded; what was done stays done.
     ///
     /// ```
     /// use queue_core::{inspect::{Cleared, GroupName}, prelude::*};
@@ -153,7 +157,8 @@ impl Inspector {
         self.group_page(queue, GroupList::All { after: None, limit: 1 }).await
     }
 
-    /// As it is stored: a rule is changed only as it was read, so that a pause that has ended is still part of it.
+    /// As it is stored: a rule is changed only as it was read, so that a pause that has ended is
+    /// still part of it.
     async fn group_page(&self, queue: &str, which: GroupList) -> Result<GroupPage> {
         check_queue(queue)?;
         let queue = queue.to_owned();
@@ -165,8 +170,9 @@ impl Inspector {
     }
 }
 
-/// Declares the rule of all groups of a release in a queue, before its worker claims anything there. The release that was first seen latest among those with a live
-/// worker is right, so that a rollback takes effect. Gives the rule that holds, if it is another one than before.
+/// Declares the rule of all groups of a release in a queue, before its worker claims anything
+/// there. The release that was first seen latest among those with a live worker is right, so that a
+/// rollback takes effect. Gives the rule that holds, if it is another one than before.
 ///
 /// # Errors
 /// Those of the broker.

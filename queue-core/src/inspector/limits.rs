@@ -35,19 +35,22 @@ pub struct LimitInfo {
     pub set: Option<LimitRule>,
     /// How many slots are held, of all keys: one for each job that runs.
     pub held: u64,
-    /// How many jobs wait for a slot of it, of at most 1,000 kinds that differ in group, priority or keys.
+    /// How many jobs wait for a slot of it, of at most 1,000 kinds that differ in group, priority
+    /// or keys.
     pub full: u64,
     /// How many jobs wait for its rate, of as many kinds.
     pub rated: u64,
 }
 
-/// A key of a limit, as people read it: jobs of one account, of one tenant. From [`Inspector::limit_keys`].
+/// A key of a limit, as people read it: jobs of one account, of one tenant. From
+/// [`Inspector::limit_keys`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LimitKeyInfo {
     /// As the broker has it.
     pub key: LimitKey,
-    /// By which values, as a job of it says; empty for the whole queue, `None` if no job could be asked.
+    /// By which values, as a job of it says; empty for the whole queue, `None` if no job could be
+    /// asked.
     #[serde(rename = "by")]
     pub text: Option<String>,
     /// What holds.
@@ -75,7 +78,8 @@ impl Inspector {
     /// The limits of a queue, by name. What cannot be read is left out.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name outside the grammar; [`Error::NoSuchQueue`]; those of the broker, here and below.
+    /// [`Error::Invalid`] for a name outside the grammar; [`Error::NoSuchQueue`]; those of the
+    /// broker, here and below.
     pub async fn limits(&self, queue: &str) -> Result<Vec<LimitInfo>> {
         let stored = self.stored_limits(queue, None).await?;
         let is_nothing = stored.is_empty();
@@ -94,8 +98,9 @@ impl Inspector {
         self.stored_limits(queue, Some(name)).await?.first().map(info).transpose()
     }
 
-    /// Sets a limit at run time. It overrides the declaration in code from the next claim on, also after deployments, until it is
-    /// [removed](Self::remove_limit). A smaller concurrency stops no running job.
+    /// Sets a limit at run time. It overrides the declaration in code from the next claim on, also
+    /// after deployments, until it is [removed](Self::remove_limit). A smaller concurrency stops no
+    /// running job.
     ///
     /// ```
     /// use queue_core::prelude::*;
@@ -109,7 +114,8 @@ impl Inspector {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an invalid limit, with the field, its value and the fix, and for more limits than a queue can have.
+    /// [`Error::Invalid`] for an invalid limit, with the field, its value and the fix, and for more
+    /// limits than a queue can have.
     pub async fn set_limit(&self, queue: &str, name: &str, change: impl Fn(&mut LimitRule)) -> Result<LimitInfo> {
         self.change_limit(queue, name, |record| {
             let mut set = record.set().unwrap_or_default();
@@ -121,8 +127,9 @@ impl Inspector {
         .await
     }
 
-    /// Removes the run-time setting of a limit: the declaration applies again. If nothing was set, the limit itself is removed, until a live worker
-    /// declares it again, within a minute. Its jobs stay and are no longer limited by it. Returns `false` if there is no such limit.
+    /// Removes the run-time setting of a limit: the declaration applies again. If nothing was set,
+    /// the limit itself is removed, until a live worker declares it again, within a minute. Its
+    /// jobs stay and are no longer limited by it. Returns `false` if there is no such limit.
     ///
     /// # Errors
     /// Those of [`set_limit`](Self::set_limit).
@@ -142,7 +149,8 @@ impl Inspector {
         .map(|_| true)
     }
 
-    /// The keys of a limit that are held or waited for, at most `limit` (1 to 500): the first ones, or those behind another one.
+    /// The keys of a limit that are held or waited for, at most `limit` (1 to 500): the first ones,
+    /// or those behind another one.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a limit out of range.
@@ -155,7 +163,8 @@ impl Inspector {
         self.key_infos(queue, keys).await
     }
 
-    /// The state of the limits of a job: the holders of their slots, and the time until which their rates delay it.
+    /// The state of the limits of a job: the holders of their slots, and the time until which their
+    /// rates delay it.
     ///
     /// # Errors
     /// Those of the broker.

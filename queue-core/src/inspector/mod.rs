@@ -70,11 +70,13 @@ use crate::{
 /// Bytes, at most, of the reason of a cancel.
 const REASON_MAX: usize = 1024;
 
-/// Lists, shows and repairs jobs and queues, for command lines and dashboards. From [`Client::inspector`](crate::Client::inspector).
+/// Lists, shows and repairs jobs and queues, for command lines and dashboards. From
+/// [`Client::inspector`](crate::Client::inspector).
 ///
-/// Like all of this crate, it works in any async runtime, because the broker's own thread does the I/O. Every call but
-/// [`audit`](Self::audit) returns within the [deadline](crate::Client::with_deadline) of its client, with
-/// [`Error::Ambiguous`] if there is no answer by then.
+/// Like all of this crate, it works in any async runtime, because the broker's own thread does the
+/// I/O. Every call but [`audit`](Self::audit) returns within the
+/// [deadline](crate::Client::with_deadline) of its client, with [`Error::Ambiguous`] if there is no
+/// answer by then.
 ///
 /// ```
 /// use queue_core::{broker::JobState, prelude::*};
@@ -109,8 +111,9 @@ impl Inspector {
         Inspector { broker, deadline, seen, reason: None }
     }
 
-    /// The same inspector, whose cancels have this reason: the record of each cancelled job has it as its
-    /// [`note`](JobRecord::note). A group that it pauses [has it](StoredGroup::pause), too. A text over 1 KiB is cut.
+    /// The same inspector, whose cancels have this reason: the record of each cancelled job has it
+    /// as its [`note`](JobRecord::note). A group that it pauses [has it](StoredGroup::pause), too.
+    /// A text over 1 KiB is cut.
     ///
     /// ```no_run
     /// # use queue_core::{Client, JobAddress};
@@ -150,8 +153,9 @@ impl Inspector {
         self.ask(self.until(), |broker| async move { broker.queues().await }).await
     }
 
-    /// Searches a queue for damage that another program did, and repairs it if `how` allows. Workers audit their queues by
-    /// themselves, by comparing numbers of jobs and places. A [thorough](Audit::thorough) audit reads all jobs; others work meanwhile.
+    /// Searches a queue for damage that another program did, and repairs it if `how` allows.
+    /// Workers audit their queues by themselves, by comparing numbers of jobs and places. A
+    /// [thorough](Audit::thorough) audit reads all jobs; others work meanwhile.
     ///
     /// # Errors
     /// Those of the broker.
@@ -162,9 +166,9 @@ impl Inspector {
         on_broker(&self.broker, async move { broker.audit(&queue, how).await }).await?
     }
 
-    /// Checks whether the list of all queues can be read. If another program has replaced its key, [`queues`](Self::queues) fails.
-    /// With `repair` the key is renamed. Each queue is listed again when its workers audit it, within minutes, or when a worker or
-    /// producer registers with it.
+    /// Checks whether the list of all queues can be read. If another program has replaced its key,
+    /// [`queues`](Self::queues) fails. With `repair` the key is renamed. Each queue is listed again
+    /// when its workers audit it, within minutes, or when a worker or producer registers with it.
     ///
     /// # Errors
     /// Those of the broker.
@@ -177,8 +181,9 @@ impl Inspector {
     /// [`LAST`](crate::broker::LAST) for the last page. The `next` of a page is the fastest way to
     /// continue.
     ///
-    /// A page may be empty although the listing continues: it has ended only if `next` is `None`. [`walk`](Self::walk) follows the pages, and
-    /// [`change_all`](Self::change_all) changes all jobs of a state.
+    /// A page may be empty although the listing continues: it has ended only if `next` is `None`.
+    /// [`walk`](Self::walk) follows the pages, and [`change_all`](Self::change_all) changes all
+    /// jobs of a state.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a limit out of range; [`Error::NoSuchQueue`].
@@ -242,8 +247,9 @@ impl Inspector {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoSuchJob`], also for a job that has ended without being kept. A job without retention that ends while somebody waits for it is kept for
-    /// a minute. A broker that does not answer is asked again until the time is up.
+    /// [`Error::NoSuchJob`], also for a job that has ended without being kept. A job without
+    /// retention that ends while somebody waits for it is kept for a minute. A broker that does not
+    /// answer is asked again until the time is up.
     pub async fn wait(&self, job: &JobAddress, timeout: Duration) -> Result<JobRecord> {
         let stored = until_ended(&self.broker, job, self.deadline, timeout).await?.ok_or_else(|| Error::NoSuchJob(job.to_string()))?;
         self.record_of(job, stored).await
@@ -298,7 +304,8 @@ impl Inspector {
         self.repeat(until, question).await.map_err(Error::of_question)
     }
 
-    /// What may be carried out twice is sent twice: the first request after a server was restarted meets a broken connection.
+    /// What may be carried out twice is sent twice: the first request after a server was restarted
+    /// meets a broken connection.
     async fn repeat<T, F>(&self, until: Instant, request: impl Fn(DynBroker) -> F + Send + 'static) -> Result<T>
     where
         T: Send + 'static,

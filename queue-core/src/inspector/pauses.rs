@@ -115,8 +115,9 @@ impl Inspector {
         Ok(stats)
     }
 
-    /// What is paused in a queue: the queue itself first, then its tasks by their names. Groups are not among them: their pause stands with
-    /// [their rule](crate::inspect::StoredGroup::pause). What has ended by the broker's clock is left out.
+    /// What is paused in a queue: the queue itself first, then its tasks by their names. Groups are
+    /// not among them: their pause stands with [their rule](crate::inspect::StoredGroup::pause).
+    /// What has ended by the broker's clock is left out.
     ///
     /// ```
     /// use queue_core::{inspect::{PauseOf, Pausing}, prelude::*};
@@ -131,7 +132,8 @@ impl Inspector {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a queue outside the grammar; those of the broker.
+    /// [`Error::Invalid`](crate::Error::Invalid) for a queue outside the grammar; those of the
+    /// broker.
     pub async fn pauses(&self, queue: &str) -> Result<Vec<StoredPause>> {
         check_queue(queue)?;
         Ok(self.pauses_of(queue).await?.unexpired().collect())

@@ -14,7 +14,8 @@ use crate::{
     json, payload,
 };
 
-/// A watcher looks again after so long although nothing was announced, and then less and less often: an announcement may be lost.
+/// A watcher looks again after so long although nothing was announced, and then less and less
+/// often: an announcement may be lost.
 const FIRST_NET: Duration = Duration::from_millis(20);
 
 /// It looks at least so often.
@@ -68,8 +69,8 @@ pub struct JobLog {
     pub lines: Vec<LogLine>,
     /// The number of the line that comes next: read on from here.
     pub next: u64,
-    /// How many lines were dropped since the job exists: the oldest of a log that is longer than 1,000 lines or 64 KiB, and those that a broker had
-    /// no room for.
+    /// How many lines were dropped since the job exists: the oldest of a log that is longer than
+    /// 1,000 lines or 64 KiB, and those that a broker had no room for.
     pub dropped: u64,
 }
 
@@ -193,12 +194,14 @@ pub struct Follow {
 }
 
 impl Follow {
-    /// Waits for the next lines or the next change of the progress, and gives what is new: lines that were not given before, and the progress as
-    /// it is now. Of changes that come quickly one after the other only the last may be seen. `None`: the job has ended, and everything was
+    /// Waits for the next lines or the next change of the progress, and gives what is new: lines
+    /// that were not given before, and the progress as it is now. Of changes that come quickly one
+    /// after the other only the last may be seen. `None`: the job has ended, and everything was
     /// given.
     ///
     /// # Errors
-    /// [`Error::NoSuchJob`] if the broker did not have the job at the first look; those of the broker, after which it may be called again.
+    /// [`Error::NoSuchJob`] if the broker did not have the job at the first look; those of the
+    /// broker, after which it may be called again.
     pub async fn next(&mut self) -> Result<Option<JobLog>> {
         let mut net = FIRST_NET;
         while !self.over {

@@ -11,9 +11,11 @@ use crate::{
     json,
 };
 
-/// Why a job does not run, or that it does. From [`Inspector::why`](crate::inspect::Inspector::why).
+/// Why a job does not run, or that it does. From
+/// [`Inspector::why`](crate::inspect::Inspector::why).
 ///
-/// [`Serialize`] gives an object with `reason` ([`name`](Reason::name)), `text`, `until` and `holders` where there are any.
+/// [`Serialize`] gives an object with `reason` ([`name`](Reason::name)), `text`, `until` and
+/// `holders` where there are any.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(remote = "Self", tag = "reason", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -48,7 +50,8 @@ pub enum Reason {
         /// The releases of live workers, sorted.
         releases: Vec<String>,
     },
-    /// Its parameters could not be read by these releases. It is parked until a worker of another release reads them.
+    /// Its parameters could not be read by these releases. It is parked until a worker of another
+    /// release reads them.
     Unreadable {
         /// The releases that have failed.
         releases: Vec<String>,
@@ -106,7 +109,8 @@ pub enum Reason {
     LimitFull {
         /// The limit.
         limit: String,
-        /// By which values, as in [`JobRecord::limits`](crate::inspect::JobRecord::limits); empty if the limit has one key.
+        /// By which values, as in [`JobRecord::limits`](crate::inspect::JobRecord::limits); empty
+        /// if the limit has one key.
         key: String,
         /// How many may run.
         concurrency: u32,
@@ -116,11 +120,13 @@ pub enum Reason {
         #[serde(skip)]
         holders: Vec<JobId>,
     },
-    /// The rate of a limit lets it start later, or a handler has ended with [`Outcome::RateLimited`](crate::Outcome::RateLimited).
+    /// The rate of a limit lets it start later, or a handler has ended with
+    /// [`Outcome::RateLimited`](crate::Outcome::RateLimited).
     RateLimited {
         /// The limit.
         limit: String,
-        /// By which values, as in [`JobRecord::limits`](crate::inspect::JobRecord::limits); empty if the limit has one key.
+        /// By which values, as in [`JobRecord::limits`](crate::inspect::JobRecord::limits); empty
+        /// if the limit has one key.
         key: String,
         /// The rate, if the limit has one.
         rate: Option<Rate>,
@@ -256,7 +262,8 @@ impl Reason {
     }
 }
 
-/// What a person reads, without the times and the jobs, which [`until`](Reason::until), [`since`](Reason::since) and [`holders`](Reason::holders) have.
+/// What a person reads, without the times and the jobs, which [`until`](Reason::until),
+/// [`since`](Reason::since) and [`holders`](Reason::holders) have.
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,5 @@
-//! A job as people read it: decoded, with times and durations. The broker's own form is [`StoredJob`].
+//! A job as people read it: decoded, with times and durations. The broker's own form is
+//! [`StoredJob`].
 
 use std::{
     collections::BTreeMap,
@@ -21,17 +22,22 @@ use crate::{
     payload,
 };
 
-/// Everything known about one job. From [`Inspector::show`](crate::inspect::Inspector::show), `list` and `walk`.
+/// Everything known about one job. From [`Inspector::show`](crate::inspect::Inspector::show),
+/// `list` and `walk`.
 ///
-/// When a job that does not run was last started is not stored, as it would cost every claim a write. What is known instead: while it runs
-/// [`running`](Self::running) says since when; [`errors`](Self::errors) say when its last attempts have failed; [`ended_at`](Self::ended_at)
+/// When a job that does not run was last started is not stored, as it would cost every claim a
+/// write. What is known instead: while it runs [`running`](Self::running) says since when;
+/// [`errors`](Self::errors) say when its last attempts have failed; [`ended_at`](Self::ended_at)
 /// when it ended.
 ///
-/// All times are those of the broker's clock. A job whose stored form cannot be decoded has a record too: [`task`](Self::task) is then
-/// `None`, [`undecodable`](Self::undecodable) says why, and [`stored`](Self::stored) gives the bytes.
+/// All times are those of the broker's clock. A job whose stored form cannot be decoded has a
+/// record too: [`task`](Self::task) is then `None`, [`undecodable`](Self::undecodable) says why,
+/// and [`stored`](Self::stored) gives the bytes.
 ///
-/// The record is [`Serialize`](serde::Serialize), and the command line prints this form with `--json`: the address as `job`, times as RFC 3339 in UTC, durations
-/// in milliseconds (`timeout_ms`, `retention_ms`), `payload` and `result` as JSON. If the result was dropped, `result` is null and `result_dropped` says why. If `payload` cannot be decoded, it is null,
+/// The record is [`Serialize`](serde::Serialize), and the command line prints this form with
+/// `--json`: the address as `job`, times as RFC 3339 in UTC, durations in milliseconds
+/// (`timeout_ms`, `retention_ms`), `payload` and `result` as JSON. If the result was dropped,
+/// `result` is null and `result_dropped` says why. If `payload` cannot be decoded, it is null,
 /// `undecodable` says why, and `bytes` has the stored form in hexadecimal.
 ///
 /// ```
@@ -63,7 +69,8 @@ pub struct JobRecord {
     pub state: JobState,
     /// Its priority.
     pub priority: Priority,
-    /// When it was enqueued, by the producer's estimate of the broker's time; `None` if the producer did not say.
+    /// When it was enqueued, by the producer's estimate of the broker's time; `None` if the
+    /// producer did not say.
     #[serde(serialize_with = "json::utc")]
     pub enqueued_at: Option<SystemTime>,
     /// When it is due, if it is `scheduled` or waits in `retry`.
@@ -75,13 +82,15 @@ pub struct JobRecord {
     /// It expires if it has not started by this time; `None`: never.
     #[serde(serialize_with = "json::utc")]
     pub expires_at: Option<SystemTime>,
-    /// How many attempts have failed. [`Inspector::requeue`](crate::inspect::Inspector::requeue) and `Repeat` set it to 0.
+    /// How many attempts have failed. [`Inspector::requeue`](crate::inspect::Inspector::requeue)
+    /// and `Repeat` set it to 0.
     pub failures: u32,
     /// How many crashes it was charged with: deaths of a process that held it.
     pub crashes: u32,
     /// How often it has snoozed.
     pub snoozes: u32,
-    /// How often a service that it calls has had enough: [`Outcome::RateLimited`](crate::Outcome::RateLimited).
+    /// How often a service that it calls has had enough:
+    /// [`Outcome::RateLimited`](crate::Outcome::RateLimited).
     pub rate_limited: u32,
     /// How often a run of it was stopped because its worker stopped. Such a run is not charged, and
     /// the job starts again from the beginning. A job that runs longer than the time between two
@@ -110,7 +119,8 @@ pub struct JobRecord {
     pub reason: Option<BuryReason>,
     /// Why it was cancelled.
     pub note: Option<String>,
-    /// Its unique key, if it has one, whether it holds it or not: the text, at most 256 bytes, that was given or was made of its parameters.
+    /// Its unique key, if it has one, whether it holds it or not: the text, at most 256 bytes, that
+    /// was given or was made of its parameters.
     pub unique_key: Option<String>,
     /// The same as the broker has it.
     pub unique: Option<UniqueKey>,
@@ -119,20 +129,25 @@ pub struct JobRecord {
     pub rises_at: Option<SystemTime>,
     /// Its group, if it has one.
     pub group: Option<GroupName>,
-    /// The limits that it is subject to, by name, and by which key; that of the whole queue is empty.
+    /// The limits that it is subject to, by name, and by which key; that of the whole queue is
+    /// empty.
     pub limits: BTreeMap<String, String>,
-    /// The keys of these as the broker has them, for [`Inspector::limits_of`](crate::inspect::Inspector::limits_of).
+    /// The keys of these as the broker has them, for
+    /// [`Inspector::limits_of`](crate::inspect::Inspector::limits_of).
     #[serde(skip)]
     pub limit_keys: Vec<LimitKey>,
     /// How many starts it counts for, where a limit has a rate.
     pub cost: u32,
-    /// The errors of its last failed attempts, oldest first, at most 10. A list has the last one alone, and the first 512 bytes of it.
+    /// The errors of its last failed attempts, oldest first, at most 10. A list has the last one
+    /// alone, and the first 512 bytes of it.
     #[serde(flatten, serialize_with = "errors")]
     pub errors: Vec<AttemptError>,
     /// Which releases could not read its parameters, if it is parked for that.
     pub unreadable: Option<UnreadableBy>,
-    /// Why it does not run, where that was asked for: by [`Inspector::why`](crate::inspect::Inspector::why), and by a [`Walk`](crate::inspect::Walk) that
-    /// [says why](crate::inspect::Walk::with_reasons). The first reason is the one that has to end first.
+    /// Why it does not run, where that was asked for: by
+    /// [`Inspector::why`](crate::inspect::Inspector::why), and by a [`Walk`](crate::inspect::Walk)
+    /// that [says why](crate::inspect::Walk::with_reasons). The first reason is the one that has to
+    /// end first.
     pub waiting: Vec<Reason>,
     /// Its progress, if its handler has [reported](crate::JobContext::progress) any. A list does
     /// not have it.
@@ -276,18 +291,22 @@ impl JobRecord {
         self.with_payload(|bytes| codec::decode(bytes))
     }
 
-    /// The result as JSON, if the job is done and its result is kept. `None` also stands for a handler that returns `()`.
+    /// The result as JSON, if the job is done and its result is kept. `None` also stands for a
+    /// handler that returns `()`.
     ///
     /// # Errors
-    /// [`Error::ResultDropped`] if the result was over 64 KiB or could not be encoded; [`Error::Decode`] if the stored result cannot be decoded.
+    /// [`Error::ResultDropped`] if the result was over 64 KiB or could not be encoded;
+    /// [`Error::Decode`] if the stored result cannot be decoded.
     pub fn result_json(&self) -> Result<Option<String>> {
         self.with_result(payload::to_json)
     }
 
-    /// The result as an `R`, if the job is done and its result is kept. `None` also stands for a handler that returns `()`.
+    /// The result as an `R`, if the job is done and its result is kept. `None` also stands for a
+    /// handler that returns `()`.
     ///
     /// # Errors
-    /// [`Error::ResultDropped`] if the result was over 64 KiB or could not be encoded; [`Error::Decode`] if the stored result is not an `R`.
+    /// [`Error::ResultDropped`] if the result was over 64 KiB or could not be encoded;
+    /// [`Error::Decode`] if the stored result is not an `R`.
     pub fn result<R: DeserializeOwned>(&self) -> Result<Option<R>> {
         self.with_result(|bytes| codec::decode(bytes))
     }
@@ -297,8 +316,9 @@ impl JobRecord {
         self.errors.last().map(|error| error.message.as_str())
     }
 
-    /// The fingerprint of its last failure: [`Inspector::failures`](crate::inspect::Inspector::failures) has those of a queue, and the filter `failure=` finds
-    /// the jobs of one. `None` if it has not failed.
+    /// The fingerprint of its last failure:
+    /// [`Inspector::failures`](crate::inspect::Inspector::failures) has those of a queue, and the
+    /// filter `failure=` finds the jobs of one. `None` if it has not failed.
     pub fn failure(&self) -> Option<Fingerprint> {
         self.last_error().map(Fingerprint::of)
     }
@@ -308,8 +328,8 @@ impl JobRecord {
         self.stored.len()
     }
 
-    /// The stored form (the *envelope*), for a job that cannot be decoded. The format is not stable; `docs/storage.md` of the repository
-    /// describes it.
+    /// The stored form (the *envelope*), for a job that cannot be decoded. The format is not
+    /// stable; `docs/storage.md` of the repository describes it.
     pub fn stored(&self) -> &[u8] {
         &self.stored
     }
@@ -336,7 +356,8 @@ impl AttemptError {
     }
 }
 
-/// Which releases could not read the parameters of a parked job. Each worker of another release is offered the job.
+/// Which releases could not read the parameters of a parked job. Each worker of another release is
+/// offered the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UnreadableBy {
@@ -362,7 +383,8 @@ impl UnreadableBy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Running {
-    /// When the job was claimed, by the broker's clock. Up to a millisecond later if the queue had many claims at once.
+    /// When the job was claimed, by the broker's clock. Up to a millisecond later if the queue had
+    /// many claims at once.
     #[serde(serialize_with = "json::utc")]
     pub since: SystemTime,
     /// The worker that claimed it.
@@ -376,7 +398,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// The receipt says who and since when: claim numbers are the broker's time, unless that has stood still or went back.
+    /// The receipt says who and since when: claim numbers are the broker's time, unless that has
+    /// stood still or went back.
     fn of_receipt(receipt: &str) -> Option<Running> {
         let (lane, claim) = receipt.rsplit_once(':')?;
         let worker = lane.split_once('.').map_or(lane, |(process, _)| process).parse().ok()?;
@@ -395,8 +418,9 @@ impl Running {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Page {
-    /// The jobs, in the order in which they will start or have ended, without results, and with their last errors alone. There may be fewer jobs than
-    /// asked for, or none, although the listing continues: some listings have gaps where jobs were removed.
+    /// The jobs, in the order in which they will start or have ended, without results, and with
+    /// their last errors alone. There may be fewer jobs than asked for, or none, although the
+    /// listing continues: some listings have gaps where jobs were removed.
     pub jobs: Vec<JobRecord>,
     /// The offset of the next page, which is larger than that of this one. Only `None` marks the
     /// last page. It need not be a number of jobs.

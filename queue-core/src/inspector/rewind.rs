@@ -73,7 +73,8 @@ impl Rewinding {
         self.forgotten
     }
 
-    /// Whether events of the target are gone, or may be, so that it begins at the oldest. Known after the first step.
+    /// Whether events of the target are gone, or may be, so that it begins at the oldest. Known
+    /// after the first step.
     pub fn is_short(&self) -> bool {
         self.begun.as_ref().is_some_and(|(_, is_short)| *is_short)
     }
@@ -128,7 +129,8 @@ impl Rewinding {
         Ok(false)
     }
 
-    /// One page of a state. A cancelled job leaves a gap in some listings, and in others those behind it move up: so a page is read again until nothing in it changes.
+    /// One page of a state. A cancelled job leaves a gap in some listings, and in others those
+    /// behind it move up: so a page is read again until nothing in it changes.
     async fn cancel(&mut self, of: Waiting) -> Result<()> {
         let queue = subscription_address(&self.subscription, &self.topic);
         let most = usize::try_from(of.left).map_or(MAX_ITEMS, |left| left.min(MAX_ITEMS));
@@ -152,8 +154,8 @@ impl Rewinding {
         Ok(())
     }
 
-    /// Begins another pass, or none if nothing waits. A pass cancels at most as many as there were when it began: jobs of events that are handled meanwhile may fail, and
-    /// wait again.
+    /// Begins another pass, or none if nothing waits. A pass cancels at most as many as there were
+    /// when it began: jobs of events that are handled meanwhile may fail, and wait again.
     async fn pass(&mut self) -> Result<()> {
         let stats = self.inspector.stats_of(&subscription_address(&self.subscription, &self.topic)).await?;
         self.waiting =
@@ -238,7 +240,8 @@ impl Inspector {
     }
 }
 
-/// Nothing lies before the oldest event of the log but what has left it: jobs of such events still wait, and would not come back.
+/// Nothing lies before the oldest event of the log but what has left it: jobs of such events still
+/// wait, and would not come back.
 fn cancels_nothing(target: &RewindTarget, is_short: bool) -> bool {
     is_short || *target == RewindTarget::At(Begin::Start)
 }

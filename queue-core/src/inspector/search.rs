@@ -1,4 +1,5 @@
-//! Searches: pages of the jobs of all queues that match a filter, which stay right while the queues change.
+//! Searches: pages of the jobs of all queues that match a filter, which stay right while the queues
+//! change.
 
 use std::{collections::BTreeMap, pin::pin};
 
@@ -30,7 +31,8 @@ const ASKED_AT_ONCE: usize = 16;
 /// A queue that has not answered within this part of the time is waited for beside these.
 const PATIENCE: u32 = 64;
 
-/// What a step has found: the jobs that match, how many were looked at, and where the next step begins.
+/// What a step has found: the jobs that match, how many were looked at, and where the next step
+/// begins.
 type Step = (Vec<JobRecord>, u64, Option<Vec<u8>>);
 
 /// A search for jobs, page by page. From [`Inspector::search`].
@@ -83,12 +85,14 @@ pub struct Found {
     /// The position to continue from, for [`Search::from`]. `None` if all jobs were examined,
     /// except those of `unreadable` queues.
     pub cursor: Option<String>,
-    /// The queues that were left out, as their server is out of reach, or another program has replaced one of their keys. Each is named once.
+    /// The queues that were left out, as their server is out of reach, or another program has
+    /// replaced one of their keys. Each is named once.
     pub unreadable: Vec<(String, Error)>,
 }
 
 impl Search {
-    /// Searches this queue alone, or these, where it is called several times. Without it, all queues are searched.
+    /// Searches this queue alone, or these, where it is called several times. Without it, all
+    /// queues are searched.
     #[must_use]
     pub fn queue(mut self, queue: impl Into<String>) -> Self {
         self.queues.push(queue.into());
@@ -129,7 +133,8 @@ impl Search {
         self
     }
 
-    /// Adds to each job the reasons why it does not run, as [`Walk::with_reasons`](crate::inspect::Walk::with_reasons) does.
+    /// Adds to each job the reasons why it does not run, as
+    /// [`Walk::with_reasons`](crate::inspect::Walk::with_reasons) does.
     #[must_use]
     pub fn with_reasons(mut self) -> Self {
         self.adds_reasons = true;
@@ -145,7 +150,8 @@ impl Search {
     /// The next page. `None`: the search has ended.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a queue's name outside the grammar, and for a cursor of other queues; those of the broker, but for those that concern one queue, which are in
+    /// [`Error::Invalid`] for a queue's name outside the grammar, and for a cursor of other queues;
+    /// those of the broker, but for those that concern one queue, which are in
     /// [`Found::unreadable`]. After an error the same page can be asked for again.
     pub async fn next(&mut self) -> Result<Option<Found>> {
         let Some(mut at) = self.at.clone() else { return Ok(None) };
@@ -207,7 +213,8 @@ impl Search {
         Ok(Some(found))
     }
 
-    /// The queues that can be read, and their numbers of jobs. A server that does not answer keeps no other waiting.
+    /// The queues that can be read, and their numbers of jobs. A server that does not answer keeps
+    /// no other waiting.
     async fn begin(&mut self, until: Instant, states: &[JobState]) -> Result<BTreeMap<String, u64>> {
         self.queues.iter().try_for_each(|queue| check_queue(queue))?;
         if let Some(cursor) = self.at.as_ref().filter(|at| at.queues.is_some_and(|queues| queues != check_queues(&self.queues))) {
@@ -282,14 +289,16 @@ impl Search {
         }
         let mut step = self.inspector.scanned(until, &request).await?;
         let (jobs, last) = self.matching(queue, step.jobs, room).await?;
-        // Where more match than there is room for, what is looked at ends with the last that has a place.
+        // Where more match than there is room for, what is looked at ends with the last that has a
+        // place.
         match last.and_then(|last| Some((last, step.places.get_mut(last)?))) {
             Some((last, place)) => Ok((jobs, last as u64 + 1, Some(std::mem::take(place)))),
             None => Ok((jobs, step.looked, step.next)),
         }
     }
 
-    /// The jobs that match, as many as there is room for, and which of those that were looked at was the last of them if more match.
+    /// The jobs that match, as many as there is room for, and which of those that were looked at
+    /// was the last of them if more match.
     async fn matching(&self, queue: &str, jobs: Vec<StoredJob>, room: usize) -> Result<(Vec<JobRecord>, Option<usize>)> {
         let now = self.inspector.broker.clock().now();
         let jobs = self.inspector.records(queue, jobs).await?;
@@ -353,8 +362,9 @@ impl Inspector {
 
     /// A search for the jobs that match, in all queues or in [some](Search::queue).
     ///
-    /// A filter with `id=` looks at the job of this id in each queue, and at no other. One with `tag.NAME=VALUE` looks at the jobs that have this tag, in the order of
-    /// their ids. All others look at every job in the [states](Filter::states) of the filter.
+    /// A filter with `id=` looks at the job of this id in each queue, and at no other. One with
+    /// `tag.NAME=VALUE` looks at the jobs that have this tag, in the order of their ids. All others
+    /// look at every job in the [states](Filter::states) of the filter.
     pub fn search(&self, filter: Filter) -> Search {
         let at = At { filter: check(&filter), ..At::default() };
         let inspector = self.clone();

@@ -32,7 +32,8 @@ pub struct TopicInfo {
     pub added: u64,
     /// About how many bytes its log has.
     pub bytes: u64,
-    /// Whether no event can be added any more: another program has added one with the largest id that there is.
+    /// Whether no event can be added any more: another program has added one with the largest id
+    /// that there is.
     pub is_closed: bool,
     /// When the oldest event of the log was added.
     #[serde(serialize_with = "json::utc")]
@@ -64,14 +65,16 @@ pub struct SubscriptionInfo {
     pub unknown: Unknown,
     /// How many events it has passed over, because none of its workers knew their type.
     pub skipped: u64,
-    /// How many events it has not read. `None`: that is not known before it has come to the end of the log for the first time.
+    /// How many events it has not read. `None`: that is not known before it has come to the end of
+    /// the log for the first time.
     pub behind: Option<u64>,
     /// How old the oldest event is that it has not read.
     #[serde(rename = "lag_ms", serialize_with = "json::ms")]
     pub lag: Duration,
     /// How many events were gone before it read them.
     pub lost: u64,
-    /// How many of those that it has read have not ended: `waiting`, `active`, `retry` and `parked`.
+    /// How many of those that it has read have not ended: `waiting`, `active`, `retry` and
+    /// `parked`.
     pub open: u64,
     /// How many of them wait for a worker: they are ready, scheduled, or held by a unique key.
     pub waiting: u64,
@@ -85,7 +88,8 @@ pub struct SubscriptionInfo {
     pub dead: u64,
     /// Whether it is paused.
     pub paused: bool,
-    /// Whether a [rewind](Inspector::rewind) of it is under way: it reads nothing until that has ended.
+    /// Whether a [rewind](Inspector::rewind) of it is under way: it reads nothing until that has
+    /// ended.
     pub rewinding: bool,
     /// How many workers serve it.
     pub workers: u64,
@@ -237,7 +241,8 @@ impl Inspector {
         Ok(Some(TopicInfo { name: stored.name, events, added, bytes, is_closed, first, retention: stored.retention, subscriptions }))
     }
 
-    /// Events of the log of a topic behind this position, or from the oldest on, at most `limit` (1 to 100).
+    /// Events of the log of a topic behind this position, or from the oldest on, at most `limit` (1
+    /// to 100).
     ///
     /// # Errors
     /// [`Error::Invalid`] for a limit out of range, and for a position that is not in this log.
@@ -276,7 +281,8 @@ impl Inspector {
         self.run(move |broker| async move { broker.subscribe(&request).await }).await
     }
 
-    /// Removes a subscription: nothing waits for it any more. Events that it has read stay in its queue. False: there is none.
+    /// Removes a subscription: nothing waits for it any more. Events that it has read stay in its
+    /// queue. False: there is none.
     ///
     /// # Errors
     /// [`Error::Config`] while a worker serves it, which would make it again.
@@ -306,7 +312,8 @@ impl Inspector {
         self.run(move |broker| async move { broker.set_retention(&topic, retention).await }).await
     }
 
-    /// Removes what a topic does not keep, now, in bounded steps. Workers of its subscriptions do so by themselves.
+    /// Removes what a topic does not keep, now, in bounded steps. Workers of its subscriptions do
+    /// so by themselves.
     ///
     /// # Errors
     /// Those of the broker.

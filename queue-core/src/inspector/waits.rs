@@ -13,18 +13,20 @@ use crate::{
 /// How long the last look may take when the time is up.
 const LAST_LOOK: Duration = Duration::from_millis(40);
 
-/// Who waits looks again after so long although nothing was announced, and then less and less often: an announcement may be lost.
+/// Who waits looks again after so long although nothing was announced, and then less and less
+/// often: an announcement may be lost.
 const FIRST_NET: Duration = Duration::from_millis(20);
 
 /// It looks at least so often. The mark that somebody waits has to outlive it.
 const LAST_NET: Duration = Duration::from_secs(5);
 const _: () = assert!(LAST_NET.as_millis() * 2 < WATCHED.as_millis());
 
-/// Waits until a job has ended, at most for `timeout`, and says what it was when it was last looked at; `None` if the broker does not have it. A look
-/// takes at most as long as `deadline`.
+/// Waits until a job has ended, at most for `timeout`, and says what it was when it was last looked
+/// at; `None` if the broker does not have it. A look takes at most as long as `deadline`.
 ///
 /// # Errors
-/// Those of the broker. One that waiting may mend is told only if no look was answered before the time was up.
+/// Those of the broker. One that waiting may mend is told only if no look was answered before the
+/// time was up.
 pub(crate) async fn until_ended(broker: &DynBroker, job: &JobAddress, deadline: Duration, timeout: Duration) -> Result<Option<StoredJob>> {
     let end = Instant::now() + timeout.min(LONGEST);
     // It listens before it looks for the first time: an ending in between is heard.
@@ -55,8 +57,8 @@ pub(crate) async fn until_ended(broker: &DynBroker, job: &JobAddress, deadline: 
     }
 }
 
-/// The job as it is, and the mark that somebody waits for its end. A broker that is full, or on which this user may not write, has no room for the mark:
-/// the job is looked at all the same.
+/// The job as it is, and the mark that somebody waits for its end. A broker that is full, or on
+/// which this user may not write, has no room for the mark: the job is looked at all the same.
 async fn look_at(broker: &DynBroker, job: &JobAddress, until: Instant) -> Result<Option<StoredJob>> {
     let (own, job) = (broker.clone(), job.clone());
     on_broker_until(broker, until, async move {

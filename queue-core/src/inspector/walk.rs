@@ -30,7 +30,8 @@ pub struct Walk {
     from: Option<u64>,
     left: u64,
     why: bool,
-    /// Of a filter that names a tag: where the scan of the jobs that have it goes on, and how many of them lie before.
+    /// Of a filter that names a tag: where the scan of the jobs that have it goes on, and how many
+    /// of them lie before.
     place: Option<Vec<u8>>,
     passed: u64,
     looked: u64,
@@ -44,16 +45,17 @@ impl Walk {
         self
     }
 
-    /// Leaves out the jobs that do not match. `at_most` counts those that do. With a term `tag.NAME=VALUE` it looks at the jobs that have this tag, and at no other: the listing then has
-    /// those alone, in the order of their ids.
+    /// Leaves out the jobs that do not match. `at_most` counts those that do. With a term
+    /// `tag.NAME=VALUE` it looks at the jobs that have this tag, and at no other: the listing then
+    /// has those alone, in the order of their ids.
     #[must_use]
     pub fn matching(mut self, filter: Filter) -> Self {
         self.filter = filter;
         self
     }
 
-    /// Adds to each job the reasons why it does not run: [`JobRecord::waiting`]. This costs two more calls for each 500 jobs. A filter with the term
-    /// `waiting` does so too.
+    /// Adds to each job the reasons why it does not run: [`JobRecord::waiting`]. This costs two
+    /// more calls for each 500 jobs. A filter with the term `waiting` does so too.
     #[must_use]
     pub fn with_reasons(mut self) -> Self {
         self.why = true;
@@ -70,7 +72,8 @@ impl Walk {
     /// The next jobs of the listing, 1 to [`MAX_ITEMS`]. `None`: there are no more.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a queue's name outside the grammar, and those of the broker.
+    /// [`Error::Invalid`](crate::Error::Invalid) for a queue's name outside the grammar, and those
+    /// of the broker.
     pub async fn next(&mut self) -> Result<Option<Vec<JobRecord>>> {
         loop {
             match self.step().await? {
@@ -104,7 +107,8 @@ impl Walk {
 
     async fn step_tagged(&mut self) -> Result<Option<Vec<JobRecord>>> {
         check_queue(&self.queue)?;
-        // The jobs that have the tag would be gone through for nothing: those who list all states do so for each.
+        // The jobs that have the tag would be gone through for nothing: those who list all states
+        // do so for each.
         if self.place.is_none() && self.from.is_some() && self.inspector.stats(&self.queue).await?.count(self.state) == 0 {
             self.from = None;
         }
@@ -155,8 +159,8 @@ pub(super) fn page_of(left: u64) -> usize {
 }
 
 impl Inspector {
-    /// A walk through all jobs of a queue in one state, in the order in which they will be served or have ended. Jobs that arrive or
-    /// leave meanwhile may be missing, or appear twice.
+    /// A walk through all jobs of a queue in one state, in the order in which they will be served
+    /// or have ended. Jobs that arrive or leave meanwhile may be missing, or appear twice.
     pub fn walk(&self, queue: &str, state: JobState) -> Walk {
         Walk {
             inspector: self.clone(),

@@ -12,7 +12,8 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Groups of a queue that are looked at to count what its jobs wait for, and where that is asked again and again.
+/// Groups of a queue that are looked at to count what its jobs wait for, and where that is asked
+/// again and again.
 const GROUPS_COUNTED: usize = 10_000;
 const GROUPS_WATCHED: usize = 2_000;
 
@@ -47,11 +48,12 @@ impl Inspector {
         found.ok_or_else(|| Error::NoSuchJob(job.to_string()))
     }
 
-    /// The same of many jobs of a queue, at most 500: one answer per id, in order; `None` if the broker does not have the job. Three calls of the broker,
-    /// however many there are.
+    /// The same of many jobs of a queue, at most 500: one answer per id, in order; `None` if the
+    /// broker does not have the job. Three calls of the broker, however many there are.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name outside the grammar, and for too many ids; those of the broker.
+    /// [`Error::Invalid`] for a name outside the grammar, and for too many ids; those of the
+    /// broker.
     pub async fn why_many(&self, queue: &str, ids: &[JobId]) -> Result<Vec<Option<JobRecord>>> {
         check_queue(queue)?;
         let (of, ids) = (queue.to_owned(), ids.to_vec());
@@ -68,7 +70,8 @@ impl Inspector {
 }
 
 impl Inspector {
-    /// Says of these jobs of one queue why each waits that has not ended: [`JobRecord::waiting`]. Three calls of the broker for each 500.
+    /// Says of these jobs of one queue why each waits that has not ended: [`JobRecord::waiting`].
+    /// Three calls of the broker for each 500.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
@@ -85,16 +88,20 @@ impl Inspector {
         Ok(())
     }
 
-    /// The number of waiting jobs of a queue by the [name](Reason::name) of the reason that has to end first. It is derived from the depth of the
-    /// queue, its workers, its groups and its limits: jobs of further kinds that wait for a limit, and suspects, count as `behind`. Of parked jobs
-    /// the first 500 are examined: each counts as `task_paused`, `unreadable`, `no_worker_for_task`, or `behind` if a live worker has its task. Further
-    /// ones are counted in the same proportion.
+    /// The number of waiting jobs of a queue by the [name](Reason::name) of the reason that has to
+    /// end first. It is derived from the depth of the queue, its workers, its groups and its
+    /// limits: jobs of further kinds that wait for a limit, and suspects, count as `behind`. Of
+    /// parked jobs the first 500 are examined: each counts as `task_paused`, `unreadable`,
+    /// `no_worker_for_task`, or `behind` if a live worker has its task. Further ones are counted in
+    /// the same proportion.
     ///
-    /// The counts examine the first 10,000 groups of a queue. Jobs of further groups are not counted, so the sum may be lower than the number of
-    /// ready jobs.
+    /// The counts examine the first 10,000 groups of a queue. Jobs of further groups are not
+    /// counted, so the sum may be lower than the number of ready jobs.
     ///
-    /// No job counts twice. Of jobs that wait for a limit it is not known which of them are in a paused or full group: as many as are counted for groups are taken
-    /// to be, and are left out. So the counts of limits may be too small where there are such groups, and `behind` is an upper bound.
+    /// No job counts twice. Of jobs that wait for a limit it is not known which of them are in a
+    /// paused or full group: as many as are counted for groups are taken to be, and are left out.
+    /// So the counts of limits may be too small where there are such groups, and `behind` is an
+    /// upper bound.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
@@ -103,8 +110,9 @@ impl Inspector {
         self.waiting_in_groups(queue, &stats, GROUPS_COUNTED).await
     }
 
-    /// The same where the numbers of the queue are known, for programs that ask again and again: of its first 2,000 groups. Up to five calls of the broker, if jobs
-    /// wait for anything that is not among these, four more if jobs are parked, and two more for each further 500 groups.
+    /// The same where the numbers of the queue are known, for programs that ask again and again: of
+    /// its first 2,000 groups. Up to five calls of the broker, if jobs wait for anything that is
+    /// not among these, four more if jobs are parked, and two more for each further 500 groups.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
@@ -171,8 +179,8 @@ impl Inspector {
         Ok(())
     }
 
-    /// How many of so many ready jobs wait for what their groups allow, by group; and how many jobs are in none of the groups that were looked at, if there
-    /// are more: at most `groups` are.
+    /// How many of so many ready jobs wait for what their groups allow, by group; and how many jobs
+    /// are in none of the groups that were looked at, if there are more: at most `groups` are.
     async fn waiting_for_groups(&self, queue: &str, ready: u64, groups: usize) -> Result<(Vec<(&'static str, u64)>, u64)> {
         let (mut waiting, mut looked, mut after) = (Vec::new(), 0, None);
         for _ in 0..groups / MAX_ITEMS {

@@ -50,8 +50,8 @@ impl Inspector {
     /// each hour of the last two weeks ([`HistorySpan::hours`], [`DAY`](HistorySpan::DAY),
     /// [`TWO_WEEKS`](HistorySpan::TWO_WEEKS)), of all tasks together and of each.
     ///
-    /// Workers report about every ten seconds, so that what happened since is missing, and the last interval of a worker that was killed
-    /// stays missing.
+    /// Workers report about every ten seconds, so that what happened since is missing, and the last
+    /// interval of a worker that was killed stays missing.
     ///
     /// ```no_run
     /// # use queue_core::{Client, inspect::HistorySpan};
@@ -68,7 +68,8 @@ impl Inspector {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar; [`Error::NoSuchQueue`](crate::Error::NoSuchQueue).
+    /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar;
+    /// [`Error::NoSuchQueue`](crate::Error::NoSuchQueue).
     pub async fn history(&self, queue: &str, span: HistorySpan) -> Result<History> {
         check_queue(queue)?;
         let of = queue.to_owned();
@@ -82,8 +83,8 @@ impl Inspector {
     }
     /// How runs of a queue have failed: failures whose texts differ in numbers, ids and quoted
     /// values alone are one [kind](FailurePattern), with a
-    /// [`Fingerprint`](crate::inspect::Fingerprint). What was seen last comes first. A queue keeps 200 kinds; kinds that were not seen for two weeks
-    /// are not returned.
+    /// [`Fingerprint`](crate::inspect::Fingerprint). What was seen last comes first. A queue keeps
+    /// 200 kinds; kinds that were not seen for two weeks are not returned.
     ///
     /// Workers report about every ten seconds, and when they stop.
     ///
@@ -102,7 +103,8 @@ impl Inspector {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar; [`Error::NoSuchQueue`](crate::Error::NoSuchQueue).
+    /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar;
+    /// [`Error::NoSuchQueue`](crate::Error::NoSuchQueue).
     pub async fn failures(&self, queue: &str) -> Result<Vec<FailurePattern>> {
         check_queue(queue)?;
         let of = queue.to_owned();

@@ -1,5 +1,6 @@
-//! Generic cell rate algorithm (ITU-T I.371, the virtual scheduling algorithm), in whole microseconds. What a broker keeps of a key is by how much its
-//! *theoretical arrival time* is ahead of now.
+//! Generic cell rate algorithm (ITU-T I.371, the virtual scheduling algorithm), in whole
+//! microseconds. What a broker keeps of a key is by how much its *theoretical arrival time* is
+//! ahead of now.
 
 use super::LimitRule;
 
@@ -20,14 +21,16 @@ fn allowance(rule: &LimitRule) -> i64 {
     charge(rule, rule.burst())
 }
 
-/// By how much the arrival time is ahead, at most: what is more was stored by a clock that was wrong.
+/// By how much the arrival time is ahead, at most: what is more was stored by a clock that was
+/// wrong.
 pub fn most(rule: &LimitRule) -> i64 {
     let period = rule.rate.map_or(0, |rate| i64::try_from(rate.period_us()).unwrap_or(i64::MAX));
     allowance(rule).saturating_add(DEBT_PERIODS.saturating_mul(period).max(LONGEST_DEBT_US))
 }
 
-/// By how much the arrival time is ahead after a run that was charged `declared` starts and has really used `actual`: it pays for all of them, also for those
-/// above the burst, and what it did not use is given back.
+/// By how much the arrival time is ahead after a run that was charged `declared` starts and has
+/// really used `actual`: it pays for all of them, also for those above the burst, and what it did
+/// not use is given back.
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "it is bounded by what may be ahead at most")]
 pub fn corrected(rule: &LimitRule, ahead: i64, declared: u32, actual: u32) -> i64 {
     let Some(rate) = rule.rate else { return ahead };
@@ -43,7 +46,8 @@ pub fn wait(rule: &LimitRule, ahead: i64, cost: u32) -> i64 {
     (ahead.saturating_add(charge(rule, cost)).saturating_sub(allowance(rule))).max(0)
 }
 
-/// By how much a stored time is ahead by this rule, if it was stored under another rate: so many starts ahead as before.
+/// By how much a stored time is ahead by this rule, if it was stored under another rate: so many
+/// starts ahead as before.
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "it is bounded by the next step")]
 pub fn rebased(rule: &LimitRule, ahead: i64, stored_step: f64) -> i64 {
     let Some(rate) = rule.rate else { return 0 };
@@ -91,7 +95,8 @@ mod tests {
         assert_eq!(corrected(&rule, started, 3, 3), started);
         assert_eq!(corrected(&rule, started, 3, 1), 20_000);
         assert_eq!((corrected(&rule, started, 3, 0), corrected(&rule, 10_000, 3, 0)), (0, 0), "not below now");
-        // Twenty are more than the burst: the next one waits until all but four of them are paid for.
+        // Twenty are more than the burst: the next one waits until all but four of them are paid
+        // for.
         let ahead = corrected(&rule, started, 3, 20);
         assert_eq!((ahead, wait(&rule, ahead, 1)), (400_000, 320_000));
         // What was declared above the burst was charged as the burst.

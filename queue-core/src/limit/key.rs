@@ -7,8 +7,8 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What jobs share that are subject to one limit together: 128 bits, made of the limit's name and of the values that it is by. As text it is 32 hexadecimal
-/// digits.
+/// What jobs share that are subject to one limit together: 128 bits, made of the limit's name and
+/// of the values that it is by. As text it is 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LimitKey([u8; LimitKey::BYTES]);
 

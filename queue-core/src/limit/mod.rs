@@ -1,4 +1,5 @@
-//! Limits: how many jobs that share something run at once over all workers, and how many start in a time.
+//! Limits: how many jobs that share something run at once over all workers, and how many start in a
+//! time.
 
 pub mod gcra;
 mod key;
@@ -23,10 +24,12 @@ pub const COST_MAX: u32 = 1_000_000;
 /// The longest period of a rate: a year.
 const LONGEST_PERIOD: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// The shortest time from one start to the next that a rate may ask for: so that whole microseconds are exact to one in a hundred.
+/// The shortest time from one start to the next that a rate may ask for: so that whole microseconds
+/// are exact to one in a hundred.
 const LEAST_STEP_US: u64 = 100;
 
-/// So many starts in a period, such as `100/1m`: 1 to 10,000 per second, by whole starts, over at most a year.
+/// So many starts in a period, such as `100/1m`: 1 to 10,000 per second, by whole starts, over at
+/// most a year.
 ///
 /// ```
 /// use queue_core::inspect::Rate;
@@ -126,7 +129,8 @@ pub struct LimitRule {
     pub concurrency: Option<u32>,
     /// How many jobs start in a period.
     pub rate: Option<Rate>,
-    /// How many of them may start at once after an idle time. Default: 1, so that starts are spread evenly.
+    /// How many of them may start at once after an idle time. Default: 1, so that starts are spread
+    /// evenly.
     pub burst: Option<u32>,
 }
 

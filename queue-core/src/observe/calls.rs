@@ -18,7 +18,8 @@ pub struct Calls(Mutex<BTreeMap<&'static str, VerbCalls>>);
 pub struct VerbCalls {
     /// All calls, however they ended.
     pub calls: u64,
-    /// Calls without an answer, by the [name](CallOutcome::name) of their outcome: the kind of an error, or `cancelled`.
+    /// Calls without an answer, by the [name](CallOutcome::name) of their outcome: the kind of an
+    /// error, or `cancelled`.
     pub errors: BTreeMap<&'static str, u64>,
     /// The time of all calls together.
     pub total: Duration,

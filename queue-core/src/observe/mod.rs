@@ -1,9 +1,9 @@
 //! Observation of the calls to a broker: [`Observe`], and [`Calls`], which holds counters.
 //!
 //! A client with an observer ([`Client::with_observer`](crate::Client::with_observer)) reports
-//! every call to it: its own calls, those of its handles and its [`Inspector`](crate::inspect::Inspector),
-//! and those of a worker that uses the client. Any other client calls its broker directly, without
-//! overhead.
+//! every call to it: its own calls, those of its handles and its
+//! [`Inspector`](crate::inspect::Inspector), and those of a worker that uses the client. Any other
+//! client calls its broker directly, without overhead.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -25,8 +25,9 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example()).unwrap();
 //! ```
 //!
-//! A *verb* is the name of a method of the traits [`Broker`](crate::broker::Broker) and [`Inspect`](crate::broker::Inspect) that asks the
-//! broker for something; [`verbs`] lists them. One call is counted once, although the broker may repeat its request at another server.
+//! A *verb* is the name of a method of the traits [`Broker`](crate::broker::Broker) and
+//! [`Inspect`](crate::broker::Inspect) that asks the broker for something; [`verbs`] lists them.
+//! One call is counted once, although the broker may repeat its request at another server.
 //! [`CallOutcome::name`] and the verb have few values each, so both can be labels of a metric.
 
 mod calls;
@@ -62,8 +63,9 @@ use crate::broker::VERBS;
 /// }
 /// ```
 pub trait Observe: Send + Sync + 'static {
-    /// A call of this verb has ended so, after this time. It is called on the thread of the caller, or on the broker's I/O thread: it must
-    /// not block. A panic is caught and changes nothing for the call.
+    /// A call of this verb has ended so, after this time. It is called on the thread of the caller,
+    /// or on the broker's I/O thread: it must not block. A panic is caught and changes nothing for
+    /// the call.
     fn call(&self, verb: &'static str, outcome: CallOutcome, elapsed: Duration);
 }
 
@@ -84,8 +86,8 @@ impl<O: Observe + ?Sized> Observe for Arc<O> {
 pub enum CallOutcome {
     /// It was answered. An answer such as "there is no such job" is an answer.
     Ok,
-    /// It returned an error of this [kind](crate::Error::kind). A heartbeat, which renews several leases, has the error of the first lane
-    /// whose lease was not renewed.
+    /// It returned an error of this [kind](crate::Error::kind). A heartbeat, which renews several
+    /// leases, has the error of the first lane whose lease was not renewed.
     Failed(&'static str),
     /// The caller dropped it before it was answered: its deadline passed, or the caller itself was
     /// dropped. The broker may have carried it out. A call that panicked counts here, too.

@@ -1,4 +1,5 @@
-//! The trace that a job carries from its enqueue to its runs, in the headers of the W3C recommendation *Trace Context*.
+//! The trace that a job carries from its enqueue to its runs, in the headers of the W3C
+//! recommendation *Trace Context*.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -27,7 +28,8 @@ pub(super) fn describe(span: &Span, operation: &'static str, queue: &str) {
     span.set_attribute("messaging.destination.name", queue.to_owned());
 }
 
-/// The span of a call to the broker, for calls that belong to something. Those of a worker's duties, which never end, have none.
+/// The span of a call to the broker, for calls that belong to something. Those of a worker's
+/// duties, which never end, have none.
 pub(super) fn call(verb: &'static str) -> Span {
     if Span::current().is_disabled() {
         return Span::none();
@@ -35,7 +37,8 @@ pub(super) fn call(verb: &'static str) -> Span {
     tracing::debug_span!("call", otel.name = verb, otel.kind = "client", verb)
 }
 
-/// Adds the current trace to the headers of a job, unless somebody has set one. Without a trace it adds nothing.
+/// Adds the current trace to the headers of a job, unless somebody has set one. Without a trace it
+/// adds nothing.
 pub(crate) fn inject(headers: &mut BTreeMap<String, String>) {
     if headers.contains_key(PARENT) {
         return;
@@ -46,7 +49,8 @@ pub(crate) fn inject(headers: &mut BTreeMap<String, String>) {
     }
 }
 
-/// A tick of a schedule: a trace of its own, which is linked to those that the headers name. The job gets the headers of it.
+/// A tick of a schedule: a trace of its own, which is linked to those that the headers name. The
+/// job gets the headers of it.
 pub(super) fn tick<'a>(
     headers: &mut BTreeMap<String, String>,
     queue: &str,
@@ -78,13 +82,15 @@ fn named(headers: &BTreeMap<String, String>) -> SpanContext {
 /// Rounds of repeating jobs that are remembered, at most.
 const ROUNDS: usize = 10_000;
 
-/// The last rounds of jobs that repeat and have run in this process, to which their next ones are linked.
+/// The last rounds of jobs that repeat and have run in this process, to which their next ones are
+/// linked.
 #[doc(hidden)]
 #[derive(Debug, Default)]
 pub struct Rounds(Mutex<(HashMap<String, SpanContext>, VecDeque<String>)>);
 
 impl Rounds {
-    /// A round of this job has ended, and another one follows. The oldest one is forgotten where there are too many.
+    /// A round of this job has ended, and another one follows. The oldest one is forgotten where
+    /// there are too many.
     pub fn ended(&self, job: String, span: &Span) {
         let round = span.context().span().span_context().clone();
         if !round.is_valid() {
@@ -108,8 +114,9 @@ impl Rounds {
     }
 }
 
-/// Links the span of a run to the enqueue of its job. A job that was to start at once runs in the trace of its enqueue; one that waited for a
-/// time has a trace of its own, for otherwise a trace could last for weeks. It must be called before the span is entered.
+/// Links the span of a run to the enqueue of its job. A job that was to start at once runs in the
+/// trace of its enqueue; one that waited for a time has a trace of its own, for otherwise a trace
+/// could last for weeks. It must be called before the span is entered.
 #[doc(hidden)]
 pub fn follow(span: &Span, headers: &BTreeMap<String, String>, waits: bool) {
     if span.is_disabled() || !headers.contains_key(PARENT) {

@@ -4,10 +4,13 @@ use std::{error::Error as StdError, fmt, mem, sync::Arc};
 
 use super::{drop_catching_panics, error_text, links};
 
-/// Why a run failed: its messages, which are stored, and the error itself for as long as the worker has it, for
-/// [`custom_backoff`](https://docs.rs/queue-worker/latest/queue_worker/struct.Worker.html#method.custom_backoff) and middleware.
+/// Why a run failed: its messages, which are stored, and the error itself for as long as the worker
+/// has it, for
+/// [`custom_backoff`](https://docs.rs/queue-worker/latest/queue_worker/struct.Worker.html#method.custom_backoff)
+/// and middleware.
 ///
-/// It is made of a text (`"not yet".into()`), or by [`Outcome::retry`](crate::Outcome::retry) and its sisters of an error.
+/// It is made of a text (`"not yet".into()`), or by [`Outcome::retry`](crate::Outcome::retry) and
+/// its sisters of an error.
 #[derive(Clone)]
 pub struct Failure {
     text: String,
@@ -15,7 +18,8 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The failure of a run that met with this error: its text has the messages of the error and of its sources.
+    /// The failure of a run that met with this error: its text has the messages of the error and of
+    /// its sources.
     pub fn of(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         let error = error.into();
         Failure { text: error_text(error.as_ref()), error: Some(error.into()) }

@@ -10,7 +10,8 @@ impl<'a> PayloadReader<'a> {
     /// Reads an encoded payload, checking its names against the task's parameters.
     ///
     /// # Errors
-    /// [`Error::Encode`] when it is no map, or out of bounds; [`Error::Invalid`] naming the parameter that is unknown or missing.
+    /// [`Error::Encode`] when it is no map, or out of bounds; [`Error::Invalid`] naming the
+    /// parameter that is unknown or missing.
     pub fn checked(task: &'a str, params: &[ParamDef], payload: &'a [u8]) -> Result<Self> {
         let encode = |problem| Error::Encode { task: task.to_owned(), problem };
         let reader = PayloadReader::of(payload).map_err(encode)?;

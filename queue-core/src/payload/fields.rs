@@ -23,12 +23,14 @@ pub enum OfTask {}
 #[derive(Debug)]
 pub enum OfEvent {}
 
-/// A struct whose fields are the parameters of a payload. Written by the macros, for `#[derive(Task)]` and `#[derive(Event)]`.
+/// A struct whose fields are the parameters of a payload. Written by the macros, for
+/// `#[derive(Task)]` and `#[derive(Event)]`.
 pub trait Fields<Of>: Sized {
     /// Its parameters. With `#[serde(flatten)]` there may be others.
     const PARAMS: &'static [ParamDef];
 
-    /// Parameters that are read as nil where they are missing, if the flag is set: they are an `Option`, which serde cannot see.
+    /// Parameters that are read as nil where they are missing, if the flag is set: they are an
+    /// `Option`, which serde cannot see.
     const NILS: &'static [(&'static str, bool)] = &[];
 
     /// What serde derives.
@@ -66,7 +68,8 @@ fn missing_param(params: &'static [ParamDef], problem: &Problem) -> Option<&'sta
     params.iter().find(|param| problem.message == format!("missing field `{}`", param.name))
 }
 
-/// Where a payload does not fit, by a second, slower way: the parameter, the path in it, and the problem.
+/// Where a payload does not fit, by a second, slower way: the parameter, the path in it, and the
+/// problem.
 fn place<F: Fields<Of>, Of>(payload: &[u8], problem: Problem) -> (String, String, String) {
     let mut track = Track::new();
     let mut reader = Reader::of_payload(payload, F::NILS);
@@ -79,7 +82,8 @@ fn place<F: Fields<Of>, Of>(payload: &[u8], problem: Problem) -> (String, String
     (name.to_owned(), path.to_owned(), codec::shortened(told))
 }
 
-/// Serde does not say where in a flattened field a problem is: it is the entry without which there is none, or another one.
+/// Serde does not say where in a flattened field a problem is: it is the entry without which there
+/// is none, or another one.
 fn flattened<'p, F: Fields<Of>, Of>(payload: &'p [u8], told: &str) -> Option<&'p str> {
     // Each is left out once, and all others are read again.
     const MOST: usize = 100;
@@ -119,10 +123,12 @@ pub fn fields_from_json<F: Fields<Of>, Of>(task: &str, json: &str) -> Result<Vec
     PayloadWriter::of(&checked::<F, Of>(task, &stored)?).finish(task)
 }
 
-/// The payload that some of the fields are, as the derived `Serialize` of `given` writes them: the others are read by their defaults.
+/// The payload that some of the fields are, as the derived `Serialize` of `given` writes them: the
+/// others are read by their defaults.
 ///
 /// # Errors
-/// [`Error::Encode`] for what cannot be stored; [`Error::Invalid`] naming the parameter that is missing.
+/// [`Error::Encode`] for what cannot be stored; [`Error::Invalid`] naming the parameter that is
+/// missing.
 pub fn given_fields<F: Fields<Of>, Of>(task: &str, given: &impl Serialize) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(codec::USUAL);
     let written = given.serialize(&mut Writer::of_payload(&mut bytes, F::PARAMS));
@@ -133,7 +139,8 @@ pub fn given_fields<F: Fields<Of>, Of>(task: &str, given: &impl Serialize) -> Re
 /// Checks that an encoded payload has the parameters, and no others.
 ///
 /// # Errors
-/// [`Error::Encode`] when it is no map, or out of bounds; [`Error::Invalid`] naming the parameter that is unknown, missing, or does not fit.
+/// [`Error::Encode`] when it is no map, or out of bounds; [`Error::Invalid`] naming the parameter
+/// that is unknown, missing, or does not fit.
 pub fn check_fields<F: Fields<Of>, Of>(task: &str, payload: &[u8]) -> Result<()> {
     checked::<F, Of>(task, payload).map(drop)
 }

@@ -80,7 +80,8 @@ pub async fn respond(stream: &mut TcpStream, request: &Asked, answer: Answer) ->
     stream.shutdown().await
 }
 
-/// The request line. The headers are read, too: closing a socket with unread bytes would tear the answer from the client.
+/// The request line. The headers are read, too: closing a socket with unread bytes would tear the
+/// answer from the client.
 async fn read_request(stream: &mut TcpStream) -> io::Result<String> {
     let mut request = Vec::new();
     let mut chunk = [0; 1024];

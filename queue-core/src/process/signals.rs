@@ -15,7 +15,8 @@ pub fn exit_after(time: Duration, code: i32) -> mpsc::Sender<()> {
     let (armed, disarmed) = mpsc::channel();
     let ends = move || {
         if disarmed.recv_timeout(time) == Err(mpsc::RecvTimeoutError::Timeout) {
-            // `exit` runs what C libraries have registered for it, and flushes standard output, which may block.
+            // `exit` runs what C libraries have registered for it, and flushes standard output,
+            // which may block.
             let _ = thread::Builder::new().spawn(|| {
                 thread::sleep(ABORT);
                 process::abort();

@@ -1,10 +1,11 @@
 //! Redis from 7.0, and Valkey: one server, a master that sentinels know, or a cluster.
 //!
-//! Every transition is one script, which reads and checks first and then writes; a replay of a request is recognised
-//! and answered as before. The data is described in `keys`. Connections are supervised by us, in `link`: what a broken, a silent
-//! or a demoted server means. `servers` finds the one that holds a queue, with the help of `sentinel` and `cluster`. Whether a
-//! request that may have been carried out is sent again is decided by its caller. Requests and heartbeats have a connection to each
-//! server, announcements a third.
+//! Every transition is one script, which reads and checks first and then writes; a replay of a
+//! request is recognised and answered as before. The data is described in `keys`. Connections are
+//! supervised by us, in `link`: what a broken, a silent or a demoted server means. `servers` finds
+//! the one that holds a queue, with the help of `sentinel` and `cluster`. Whether a request that
+//! may have been carried out is sent again is decided by its caller. Requests and heartbeats have a
+//! connection to each server, announcements a third.
 
 mod audit;
 mod connection;
@@ -75,8 +76,8 @@ pub struct RedisBroker {
 }
 
 impl RedisBroker {
-    /// A broker on the servers of a `redis://`, `redis+sentinel://` or `redis+cluster://` URL (`rediss` for TLS). They are reached
-    /// by the first call, or by [`check`](Broker::check).
+    /// A broker on the servers of a `redis://`, `redis+sentinel://` or `redis+cluster://` URL
+    /// (`rediss` for TLS). They are reached by the first call, or by [`check`](Broker::check).
     ///
     /// # Errors
     /// [`Error::Invalid`] for a URL that cannot be read, [`Error::FeatureOff`].
@@ -350,8 +351,9 @@ impl Inspect for RedisBroker {
         if used.is_empty() {
             let registry = self.keys.queues();
             self.servers.command(Purpose::Heartbeats, &registry, redis::cmd("SREM").arg(&registry).arg(queue)).await?;
-            // Whoever has registered in the meantime has found the name on the list. If it registers only now, the name is missing until the next
-            // registration, or until a worker of the queue audits it.
+            // Whoever has registered in the meantime has found the name on the list. If it
+            // registers only now, the name is missing until the next registration, or until a
+            // worker of the queue audits it.
             self.list_again(queue).await?;
         }
         Ok(used)

@@ -1,4 +1,5 @@
-//! Values that a server answers, read with suspicion: what does not have its form is data of somebody else's under our keys.
+//! Values that a server answers, read with suspicion: what does not have its form is data of
+//! somebody else's under our keys.
 
 use std::time::Duration;
 
@@ -65,7 +66,8 @@ pub(in crate::redis) fn next(values: &mut impl Iterator<Item = Value>) -> Result
     values.next().ok_or_else(|| strange("an incomplete answer"))
 }
 
-/// The longest time, in milliseconds: a score is a double, which holds twice this to the millisecond. It is 140,000 years.
+/// The longest time, in milliseconds: a score is a double, which holds twice this to the
+/// millisecond. It is 140,000 years.
 pub(in crate::redis) const FOREVER: u64 = 1 << 52;
 
 /// Milliseconds, rounded up, so that nothing starts early.

@@ -31,8 +31,9 @@ pub(super) struct Changing {
 }
 
 impl Changing {
-    /// Lets another definition hold from now on. Pause, last tick and runs stay. It is not retroactive: ticks of the old expression that nobody
-    /// has made are skipped, and those of the new one begin now.
+    /// Lets another definition hold from now on. Pause, last tick and runs stay. It is not
+    /// retroactive: ticks of the old expression that nobody has made are skipped, and those of the
+    /// new one begin now.
     pub(super) fn redefine(&mut self, name: &str, body: &ScheduleBody, now_ms: i64) -> Result<()> {
         let (old, is_new) = (std::mem::replace(&mut self.definition.body, body.clone()), self.state.first_ms == 0);
         if old == *body && !is_new {
@@ -45,7 +46,8 @@ impl Changing {
         let first = now_ms.max(body.start_ms.unwrap_or(0).saturating_sub(1));
         if is_new {
             state.first_ms = now_ms;
-            // Jobs of an earlier schedule of this name have other numbers, and are not taken for runs of this one when they end.
+            // Jobs of an earlier schedule of this name have other numbers, and are not taken for
+            // runs of this one when they end.
             state.runs = now_ms.unsigned_abs();
             state.next_ms = rules.next(first);
         } else if (&old.expression, &old.zone, old.start_ms) != (&body.expression, &body.zone, body.start_ms) {
@@ -73,8 +75,8 @@ impl Changing {
         true
     }
 
-    /// Lets it tick again. What would have ticked meanwhile is skipped, whatever its catch-up policy: nobody has missed it. False: it is not
-    /// paused.
+    /// Lets it tick again. What would have ticked meanwhile is skipped, whatever its catch-up
+    /// policy: nobody has missed it. False: it is not paused.
     pub(super) fn resume(&mut self, name: &str, now_ms: i64) -> Result<bool> {
         if self.state.paused.take().is_none() {
             return Ok(false);
@@ -102,7 +104,8 @@ impl Changing {
         let rules = ReadRules::of(name, &self.definition.body)?;
         let start = self.definition.body.start_ms.unwrap_or(0).saturating_sub(1);
         let day = i64::try_from(SET_BACK.as_millis()).unwrap_or(i64::MAX);
-        // A tick between that time and the stored one was made, or missed, by a clock that was later.
+        // A tick between that time and the stored one was made, or missed, by a clock that was
+        // later.
         let Some(latest) = rules.next(start.max(now_ms.saturating_add(day))).filter(|latest| stored > *latest) else { return Ok(false) };
         self.state.next_ms = rules.next(start.max(now_ms)).or(Some(latest));
         let what = format!("repaired: a wrong clock had set the next tick to {}", shown(stored));

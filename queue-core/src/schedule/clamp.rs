@@ -20,8 +20,9 @@ pub struct Clamped {
     pub next: Option<u64>,
 }
 
-/// Looks at the schedules of a queue that are due in more than a day, at most `limit` of them from `offset` on: which of them only a wrong clock can
-/// have set so far ahead. With `repair` they are brought back. One that this machine cannot read is left to another.
+/// Looks at the schedules of a queue that are due in more than a day, at most `limit` of them from
+/// `offset` on: which of them only a wrong clock can have set so far ahead. With `repair` they are
+/// brought back. One that this machine cannot read is left to another.
 ///
 /// # Errors
 /// Those of the broker.

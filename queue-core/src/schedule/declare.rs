@@ -26,7 +26,8 @@ pub struct Declared {
     pub paused: Vec<String>,
 }
 
-/// Declares the schedules of a release in a queue, and looks at those that others have declared there. `own` may have schedules of other queues.
+/// Declares the schedules of a release in a queue, and looks at those that others have declared
+/// there. `own` may have schedules of other queues.
 ///
 /// # Errors
 /// Those of the broker.

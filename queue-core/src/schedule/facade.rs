@@ -32,7 +32,8 @@ const TRIES: u32 = 50;
 /// Schedules of one page.
 const PAGE: usize = 200;
 
-/// Defines, lists and changes schedules, from [`Client::schedules`]. A schedule is addressed by `queue/name`.
+/// Defines, lists and changes schedules, from [`Client::schedules`]. A schedule is addressed by
+/// `queue/name`.
 ///
 /// ```
 /// use queue_core::{prelude::*, schedule::{Schedule, ScheduleAddress}};
@@ -64,7 +65,8 @@ pub struct Schedules {
 pub struct Backfilled {
     /// How many ticks there are in the span of time.
     pub ticks: usize,
-    /// How many jobs were stored. The others exist, or were made by a backfill within the last 24 hours.
+    /// How many jobs were stored. The others exist, or were made by a backfill within the last 24
+    /// hours.
     pub jobs: usize,
 }
 
@@ -76,12 +78,14 @@ impl Client {
 }
 
 impl Schedules {
-    /// Creates or updates the schedule of this name in the queue of its job. Repeating the call has no effect. An update keeps the pause, the last
-    /// tick and the runs. It is not retroactive: a new expression begins now. The setting overrides the declaration in code until it is
+    /// Creates or updates the schedule of this name in the queue of its job. Repeating the call has
+    /// no effect. An update keeps the pause, the last tick and the runs. It is not retroactive: a
+    /// new expression begins now. The setting overrides the declaration in code until it is
     /// [removed](Self::remove).
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an expression, a time zone or an option that is wrong, and for a schedule that never ticks; those of the broker.
+    /// [`Error::Invalid`] for an expression, a time zone or an option that is wrong, and for a
+    /// schedule that never ticks; those of the broker.
     pub async fn upsert(&self, schedule: Schedule) -> Result<ScheduleRecord> {
         let prepared = schedule.prepare(self.client.on_enqueue())?;
         self.client.check_limits(&prepared.queue, &prepared.limits).await?;
@@ -123,7 +127,8 @@ impl Schedules {
         Ok(all)
     }
 
-    /// A page of them, at most `limit` (1 to 500), from `offset` on: 0, or what the page before has given as the next.
+    /// A page of them, at most `limit` (1 to 500), from `offset` on: 0, or what the page before has
+    /// given as the next.
     ///
     /// # Errors
     /// Those of the broker.
@@ -173,8 +178,9 @@ impl Schedules {
         .await
     }
 
-    /// Creates a job of a schedule now, in addition to the ticks, even if the schedule is paused. The overlap policy does not apply.
-    /// [`scheduled_for`](crate::JobContext::scheduled_for) is the current time.
+    /// Creates a job of a schedule now, in addition to the ticks, even if the schedule is paused.
+    /// The overlap policy does not apply. [`scheduled_for`](crate::JobContext::scheduled_for) is
+    /// the current time.
     ///
     /// # Errors
     /// Those of [`pause`](Self::pause).
@@ -194,11 +200,14 @@ impl Schedules {
         .await
     }
 
-    /// Creates the jobs of all ticks from `from` to `to`, both included, even if the schedule is paused. A job has the id of its tick: an existing
-    /// job is not created again, nor one that a backfill has created within the last 24 hours. At most [`MOST_BACKFILLED`] ticks of the past.
+    /// Creates the jobs of all ticks from `from` to `to`, both included, even if the schedule is
+    /// paused. A job has the id of its tick: an existing job is not created again, nor one that a
+    /// backfill has created within the last 24 hours. At most [`MOST_BACKFILLED`] ticks of the
+    /// past.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for more ticks, and for a span that ends in the future; those of [`pause`](Self::pause).
+    /// [`Error::Invalid`] for more ticks, and for a span that ends in the future; those of
+    /// [`pause`](Self::pause).
     pub async fn backfill(&self, schedule: &ScheduleAddress, from: SystemTime, to: SystemTime) -> Result<Backfilled> {
         let at = schedule.clone();
         self.run(move |broker| async move {
@@ -314,7 +323,8 @@ pub(super) async fn change<T>(
     Err(busy(name))
 }
 
-/// Makes jobs of a schedule beside its ticks: pairs of a tick and an id. Gives how many were stored.
+/// Makes jobs of a schedule beside its ticks: pairs of a tick and an id. Gives how many were
+/// stored.
 async fn make(broker: &DynBroker, at: &ScheduleAddress, mut what: impl FnMut(i64) -> Vec<(i64, JobId)>) -> Result<usize> {
     for tries in 0..TRIES {
         let page = broker.schedules(&at.queue, &ScheduleList::One(at.name.clone())).await?;

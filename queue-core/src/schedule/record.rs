@@ -62,8 +62,8 @@ impl FromStr for ScheduleAddress {
 
 serde_as_text!(ScheduleAddress);
 
-/// Everything about a schedule. It is [`Serialize`], and the command line prints this form with `--json`: times as RFC 3339 in UTC, durations in
-/// milliseconds.
+/// Everything about a schedule. It is [`Serialize`], and the command line prints this form with
+/// `--json`: times as RFC 3339 in UTC, durations in milliseconds.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ScheduleRecord {

@@ -86,7 +86,8 @@ impl<'a> ReadRules<'a> {
         self.rules().plan(next_ms, now_ms)
     }
 
-    /// The ticks from `next_ms` on that are due by now: the first, the last, and how many, at most so many.
+    /// The ticks from `next_ms` on that are due by now: the first, the last, and how many, at most
+    /// so many.
     pub(super) fn passed(&self, next_ms: Option<i64>, now_ms: i64, most: u64) -> Option<(i64, i64, u64)> {
         let (mut at, mut passed) = (next_ms, None);
         while let Some(tick) = at.filter(|tick| self.due(*tick) <= now_ms) {

@@ -1,4 +1,5 @@
-//! What ticks, definitions, pauses and releases do to a schedule, by a clock that belongs to the test.
+//! What ticks, definitions, pauses and releases do to a schedule, by a clock that belongs to the
+//! test.
 
 use std::collections::BTreeSet;
 
@@ -280,7 +281,8 @@ fn what_nobody_declares_for_an_hour_is_paused_and_ticks_again_when_declared() {
     assert!(schedule.miss("nightly", &live(&["v4"]), Some("it is declared in queue `b` now".to_owned()), NOW + 2 * hour).unwrap());
 }
 
-/// A clock that was an hour ahead has made what it has made; one that was a year ahead counts for nothing.
+/// A clock that was an hour ahead has made what it has made; one that was a year ahead counts for
+/// nothing.
 #[test]
 fn a_next_tick_that_lies_too_far_ahead_is_brought_back() {
     const DAY: i64 = 24 * HOUR;

@@ -41,7 +41,8 @@ pub struct Ticks {
     pub jobs: usize,
     /// How many ticks were skipped.
     pub skipped: u64,
-    /// Why nothing was set: this machine cannot, or the broker did not answer or has no room. Another try comes.
+    /// Why nothing was set: this machine cannot, or the broker did not answer or has no room.
+    /// Another try comes.
     pub problem: Option<Error>,
 }
 

@@ -8,13 +8,16 @@ use std::{
 use super::connection::schema;
 use crate::error::{Error, Result};
 
-/// Copies the database at a path into a new file, and gives the number of bytes. The copy has every commit up to a moment during the call, without
-/// a log beside it. The file appears under its name when it is whole and on the disk, and belongs to its user alone.
+/// Copies the database at a path into a new file, and gives the number of bytes. The copy has every
+/// commit up to a moment during the call, without a log beside it. The file appears under its name
+/// when it is whole and on the disk, and belongs to its user alone.
 ///
-/// It reads as much as the database has, and writes as much as is used of it; processes that work meanwhile are not held up.
+/// It reads as much as the database has, and writes as much as is used of it; processes that work
+/// meanwhile are not held up.
 ///
 /// # Errors
-/// [`Error::NoDatabase`], [`Error::Invalid`] for a file that is there or cannot be made, [`Error::BrokerFull`] without room for the copy.
+/// [`Error::NoDatabase`], [`Error::Invalid`] for a file that is there or cannot be made,
+/// [`Error::BrokerFull`] without room for the copy.
 pub fn backup(database: &Path, to: &Path) -> Result<u64> {
     let unusable = |problem: String| Error::invalid("backup file", to.to_string_lossy(), problem);
     if to.exists() {

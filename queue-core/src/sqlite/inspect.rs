@@ -240,7 +240,8 @@ const STEP: usize = 2000;
 
 /// One step. What uses the queue, nothing if it is removed; `None`: another step is needed.
 fn remove_queue(tx: &mut Tx<'_>, name: &str) -> std::result::Result<Option<Vec<String>>, Failed> {
-    // Without their answers, a relay would send its rows again. The leases of workers that have stopped are over. What programs have declared goes with them.
+    // Without their answers, a relay would send its rows again. The leases of workers that have
+    // stopped are over. What programs have declared goes with them.
     const USES: [(&str, &str); 9] = [
         ("jobs", "queue_jobs WHERE queue = ?1"),
         ("workers", "queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline > ?2"),

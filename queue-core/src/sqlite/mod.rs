@@ -1,8 +1,10 @@
 //! The embedded default: a SQLite file that several processes of one machine share.
 //!
-//! One writer thread per process owns the connection that writes, and commits together what gathered while the last commit ran: `BEGIN
-//! IMMEDIATE`, write-ahead log, `synchronous=FULL`. Reading has a thread and snapshots of its own. A doorbell wakes the other processes within
-//! milliseconds. The states and transitions are those of Redis, in the same order; the tables are described in `schema`.
+//! One writer thread per process owns the connection that writes, and commits together what
+//! gathered while the last commit ran: `BEGIN IMMEDIATE`, write-ahead log, `synchronous=FULL`.
+//! Reading has a thread and snapshots of its own. A doorbell wakes the other processes within
+//! milliseconds. The states and transitions are those of Redis, in the same order; the tables are
+//! described in `schema`.
 
 mod audit;
 mod backup;
@@ -60,7 +62,8 @@ use crate::{
 
 pub use self::backup::backup;
 
-/// The URL of a database file: `sqlite://` and its path, with what has a meaning in URLs written as `%XX`.
+/// The URL of a database file: `sqlite://` and its path, with what has a meaning in URLs written as
+/// `%XX`.
 pub fn url_of(path: &Path) -> String {
     url::url(path)
 }
@@ -93,13 +96,15 @@ impl SqliteBroker {
     /// Opens the database of a `sqlite://` URL, and makes it if it is missing.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a URL or path that cannot be used, [`Error::Config`] for a file that is no database or cannot
-    /// be written, [`Error::SchemaTooNew`], [`Error::Unavailable`] when another process holds it.
+    /// [`Error::Invalid`] for a URL or path that cannot be used, [`Error::Config`] for a file that
+    /// is no database or cannot be written, [`Error::SchemaTooNew`], [`Error::Unavailable`] when
+    /// another process holds it.
     pub fn open(url: &str) -> Result<Arc<SqliteBroker>> {
         Self::at(url::target(url)?, Access::Make, Clock::default())
     }
 
-    /// Opens the database of a `sqlite://` URL, for those who look: where there is none, nothing is made.
+    /// Opens the database of a `sqlite://` URL, for those who look: where there is none, nothing is
+    /// made.
     ///
     /// # Errors
     /// Those of [`open`](Self::open), and [`Error::NoDatabase`].
@@ -115,8 +120,8 @@ impl SqliteBroker {
         Self::open(&url::url(path.as_ref()))
     }
 
-    /// Opens a database in memory whose clock stands at this time until [`advance`](Self::advance) moves it. It has no thread: a call is carried out by
-    /// its caller. For tests.
+    /// Opens a database in memory whose clock stands at this time until [`advance`](Self::advance)
+    /// moves it. It has no thread: a call is carried out by its caller. For tests.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
@@ -124,7 +129,8 @@ impl SqliteBroker {
         Self::at(url::target("sqlite://:memory:")?, Access::Make, Clock::frozen(at))
     }
 
-    /// The same with a clock that shows this time now and runs as Tokio's does, which a test can pause. Its tasks run in the runtime of its callers.
+    /// The same with a clock that shows this time now and runs as Tokio's does, which a test can
+    /// pause. Its tasks run in the runtime of its callers.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
@@ -132,7 +138,8 @@ impl SqliteBroker {
         Self::at(url::target("sqlite://:memory:")?, Access::Make, Clock::running(at))
     }
 
-    /// Moves a [frozen](Self::frozen) clock forward, and lets those who wait look for work that is due now.
+    /// Moves a [frozen](Self::frozen) clock forward, and lets those who wait look for work that is
+    /// due now.
     pub fn advance(&self, by: Duration) {
         self.listeners.clock().advance(by);
         self.listeners.tell_all();
@@ -219,7 +226,8 @@ impl SqliteBroker {
 impl Drop for SqliteBroker {
     fn drop(&mut self) {
         let Some(Databases { writer, reader }) = self.databases.take() else { return };
-        // One after the other: of two connections that close at once, each takes the other for one that goes on, and neither merges the log.
+        // One after the other: of two connections that close at once, each takes the other for one
+        // that goes on, and neither merges the log.
         drop(reader);
         let reading = self.threads.split_off(self.threads.len().min(1));
         reading.into_iter().for_each(|thread| drop(thread.join()));

@@ -322,7 +322,8 @@ fn a_circle_is_found_between_modules_of_one_folder_and_of_several() {
     assert_eq!(count(&[siblings[0], ("pump/answers.rs", "#[cfg(test)] mod tests { use crate::pump::turns::sent; }")]), 0);
 }
 
-/// The half of the auditor that finds damage sees mistakes of the doors: it names none of them but the numbers of states.
+/// The half of the auditor that finds damage sees mistakes of the doors: it names none of them but
+/// the numbers of states.
 #[test]
 fn the_finder_of_sqlite_calls_no_door() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite/audit");

@@ -248,7 +248,8 @@ async fn a_commit_is_announced_once_within_its_own_process() {
     }
 }
 
-/// Eight handles that commit without a pause, as eight processes would: each has its own connection and locks.
+/// Eight handles that commit without a pause, as eight processes would: each has its own connection
+/// and locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_refused_while_eight_write_at_once() {
     const ROUNDS: u64 = 40;
@@ -306,7 +307,8 @@ async fn a_damaged_row_hurts_nobody_elses_request() {
     assert_eq!(whole.unwrap(), vec![Enqueued::Stored]);
 }
 
-/// The file of another user is where others could have put it. Only root can give a file away, so that the test needs it.
+/// The file of another user is where others could have put it. Only root can give a file away, so
+/// that the test needs it.
 #[cfg(unix)]
 #[test]
 fn a_file_of_another_user_in_a_folder_for_all_is_refused() {

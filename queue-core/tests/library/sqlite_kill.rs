@@ -61,7 +61,8 @@ async fn a_killed_process_loses_nothing_that_was_answered() {
     for id in &done {
         assert!(broker.show(QUEUE, id).await.unwrap().is_none(), "{id} was acknowledged and is back");
     }
-    // A child that was killed after a commit and before its line leaves a job more done than was told.
+    // A child that was killed after a commit and before its line leaves a job more done than was
+    // told.
     let missing = {
         let mut missing = 0;
         for id in stored.iter().filter(|id| !done.contains(*id)) {
@@ -75,7 +76,8 @@ async fn a_killed_process_loses_nothing_that_was_answered() {
     assert_eq!(whole, "ok");
 }
 
-/// Not a test of its own: stores and finishes jobs, and tells each after its answer, until it is killed.
+/// Not a test of its own: stores and finishes jobs, and tells each after its answer, until it is
+/// killed.
 #[tokio::test]
 #[ignore = "the test above starts it as a process"]
 async fn child() {

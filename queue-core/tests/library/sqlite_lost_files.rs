@@ -1,4 +1,5 @@
-//! What becomes of those who have a database open while it is deleted, moved or replaced; and of those who look at none.
+//! What becomes of those who have a database open while it is deleted, moved or replaced; and of
+//! those who look at none.
 
 #![cfg(all(feature = "sqlite", unix))]
 
@@ -125,7 +126,8 @@ async fn a_file_that_somebody_makes_anew_is_served_and_nobody_is_known_there() {
     assert_eq!(ready(&other).await, 2, "both use the same file");
 }
 
-/// As `mv backup.db queue.db` does while somebody has the old one open: its log lies beside the new one.
+/// As `mv backup.db queue.db` does while somebody has the old one open: its log lies beside the new
+/// one.
 #[tokio::test]
 async fn a_file_that_replaces_another_is_not_opened_with_the_log_of_the_old_one() {
     let place = Place::new();

@@ -1,4 +1,5 @@
-//! What a person does: to jobs, and to queues. Each change is a line of the audit log, and leads back to the page it was made on.
+//! What a person does: to jobs, and to queues. Each change is a line of the audit log, and leads
+//! back to the page it was made on.
 
 use std::collections::BTreeMap;
 
@@ -123,7 +124,8 @@ pub(crate) async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, 
     Ok(see(viewer, form.get("back").unwrap_or("queues"), &query(&[("did", did)])))
 }
 
-/// Who did what. The names of queues and jobs have a grammar of their own, so that nobody writes lines of theirs into the log.
+/// Who did what. The names of queues and jobs have a grammar of their own, so that nobody writes
+/// lines of theirs into the log.
 fn audit(viewer: &Viewer, verb: &'static str, queue: &str, jobs: &[JobId], changed: Option<usize>) {
     let (who, role) = person(viewer);
     let jobs = jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");

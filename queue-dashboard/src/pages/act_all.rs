@@ -1,5 +1,6 @@
-//! What a person does to all jobs of a queue in one state, or to those of them that failed alike: an operation. If it takes longer than a few seconds it goes on behind the page, and the
-//! page Operations says how far it is.
+//! What a person does to all jobs of a queue in one state, or to those of them that failed alike:
+//! an operation. If it takes longer than a few seconds it goes on behind the page, and the page
+//! Operations says how far it is.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,8 @@ use crate::{
 /// How long a person waits for its end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// So often a step behind the page is taken again that the broker could not take, one pause after the other.
+/// So often a step behind the page is taken again that the broker could not take, one pause after
+/// the other.
 pub(super) const TRIES: u32 = 60;
 
 /// How long a step that has failed waits until it is taken again.

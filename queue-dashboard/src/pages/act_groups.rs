@@ -1,5 +1,6 @@
-//! What a person does to a group: pause, resume, a new rule, and the cancel of its jobs. If that takes longer than a few seconds it goes on behind the page.
-//! Each change is a line of the audit log.
+//! What a person does to a group: pause, resume, a new rule, and the cancel of its jobs. If that
+//! takes longer than a few seconds it goes on behind the page. Each change is a line of the audit
+//! log.
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
@@ -117,7 +118,8 @@ pub(crate) async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, 
     Ok(see_here(viewer, &of_group(&queue, group.as_str()), &told))
 }
 
-/// All steps, and how many jobs they have cancelled. A step that the broker could not take is taken again: the person may have left.
+/// All steps, and how many jobs they have cancelled. A step that the broker could not take is taken
+/// again: the person may have left.
 async fn take_all_steps(mut clearing: ClearGroup) -> (u64, queue_core::Result<()>) {
     let mut failed = 0;
     loop {
@@ -139,8 +141,8 @@ fn back(viewer: &Viewer, form: &Params, queue: &str, group: &GroupName, told: &s
     see_here(viewer, &list.unwrap_or_else(|| of_group(queue, group.as_str())), told)
 }
 
-/// Who did what. If the broker did not answer, it stands in the log, too: whether it was carried out is not known. The name of a group is any text, and is
-/// written as one.
+/// Who did what. If the broker did not answer, it stands in the log, too: whether it was carried
+/// out is not known. The name of a group is any text, and is written as one.
 fn noted<T>(
     viewer: &Viewer,
     action: &'static str,

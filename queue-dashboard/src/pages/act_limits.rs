@@ -1,4 +1,5 @@
-//! What a person does to a limit: sets it, and takes back what was set. Each change is a line of the audit log.
+//! What a person does to a limit: sets it, and takes back what was set. Each change is a line of
+//! the audit log.
 
 use std::str::FromStr;
 
@@ -44,7 +45,8 @@ pub(crate) async fn take_back(shared: &Shared, viewer: &Viewer, form: &Params) -
     Ok(see_here(viewer, &page, &query(&[("did", "removed")])))
 }
 
-/// Who did what. If the broker did not answer, it stands in the log, too: whether it was carried out is not known.
+/// Who did what. If the broker did not answer, it stands in the log, too: whether it was carried
+/// out is not known.
 fn noted<T>(viewer: &Viewer, action: &'static str, queue: &str, limit: &str, answer: queue_core::Result<T>) -> Result<T, Problem> {
     if !matches!(&answer, Err(Error::Invalid { .. })) {
         let (who, role) = person(viewer);

@@ -1,4 +1,5 @@
-//! What a person does to a schedule. Each change is a line of the audit log, and leads to the page of the schedule, which tells what was done.
+//! What a person does to a schedule. Each change is a line of the audit log, and leads to the page
+//! of the schedule, which tells what was done.
 
 use std::time::SystemTime;
 
@@ -105,7 +106,8 @@ fn back(viewer: &Viewer, form: &Params, address: &ScheduleAddress, told: &str) -
     }
 }
 
-/// Who did what. If the broker did not answer, it stands in the log, too: whether it was carried out is not known.
+/// Who did what. If the broker did not answer, it stands in the log, too: whether it was carried
+/// out is not known.
 fn noted<T>(
     viewer: &Viewer,
     action: &'static str,

@@ -1,5 +1,5 @@
-//! What a person does to a subscription: a rewind. It goes on behind the page if it takes longer than a few seconds, and the page of the topic says so. It is a line of
-//! the audit log.
+//! What a person does to a subscription: a rewind. It goes on behind the page if it takes longer
+//! than a few seconds, and the page of the topic says so. It is a line of the audit log.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,8 @@ use crate::{
 /// How long a person waits for a rewind.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// So often a step behind the page is taken again that the broker could not take, one pause after the other.
+/// So often a step behind the page is taken again that the broker could not take, one pause after
+/// the other.
 const TRIES: u32 = 60;
 
 /// How long a step that has failed waits until it is taken again.

@@ -1,5 +1,6 @@
-//! The page on which a person edits a job that waits, and what becomes of that form; and the copy of a job. The page is not renewed while it is open: it carries
-//! what was seen. Each change is a line of the audit log, which has no parameters: they may be secrets.
+//! The page on which a person edits a job that waits, and what becomes of that form; and the copy
+//! of a job. The page is not renewed while it is open: it carries what was seen. Each change is a
+//! line of the audit log, which has no parameters: they may be secrets.
 
 use std::{
     sync::Arc,
@@ -161,7 +162,8 @@ pub(crate) async fn changed(shared: &Shared, viewer: &Viewer, form: &Params) -> 
     if priority != job.priority {
         edit = edit.priority(priority);
     }
-    // A field of one line holds no line ends, and spaces around it are none of the group: what is the same but for these is what the page showed.
+    // A field of one line holds no line ends, and spaces around it are none of the group: what is
+    // the same but for these is what the page showed.
     edit = match form.text::<256>("group") {
         group if group == text_of::<256>(&group_of(&job)) => edit,
         group if group.is_empty() => edit.no_group(),
@@ -241,7 +243,8 @@ pub(crate) async fn copied(shared: &Shared, viewer: &Viewer, form: &Params) -> A
     Ok(see_here(viewer, &page_of(&copy.job), &query(&[("did", did)])))
 }
 
-/// Who did what. If the broker did not answer, it stands in the log, too: whether it was carried out is not known.
+/// Who did what. If the broker did not answer, it stands in the log, too: whether it was carried
+/// out is not known.
 fn noted(viewer: &Viewer, action: &'static str, job: &JobAddress, what: &str, error: Option<&Error>) {
     let is_refused = matches!(
         error,

@@ -1,4 +1,5 @@
-//! The page Failures: how runs have failed, alike ones in one row, and what can be done to all jobs of one.
+//! The page Failures: how runs have failed, alike ones in one row, and what can be done to all jobs
+//! of one.
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, time::SystemTime};
 
@@ -64,7 +65,8 @@ struct Row {
     tasks: Vec<(String, String)>,
     releases: Vec<(String, String)>,
     jobs: Vec<(String, String)>,
-    /// The lists of its jobs that are dead, wait for another attempt, or are parked, and whether there may be any.
+    /// The lists of its jobs that are dead, wait for another attempt, or are parked, and whether
+    /// there may be any.
     dead: String,
     retry: String,
     parked: String,
@@ -86,7 +88,8 @@ impl Row {
         let names = |names: &[(String, u64)]| names.iter().rev().map(|(name, n)| (short(name, 40), number(*n))).collect();
         let listed =
             |state: JobState| query(&[("state", state.name()), ("queue", queue), ("text", &format!("failure={}", failure.fingerprint))]);
-        // Of a pattern with more jobs than are kept the others are not known: any of the queue may be one of them.
+        // Of a pattern with more jobs than are kept the others are not known: any of the queue may
+        // be one of them.
         let known = states.get(queue).filter(|_| failure.jobs.len() < JOBS_NAMED);
         let has = |state| match known {
             Some(states) => is_one && failure.jobs.iter().any(|id| states.get(id) == Some(&state)),
@@ -173,7 +176,8 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
 /// The states of jobs, by queue and id.
 type States = BTreeMap<String, BTreeMap<JobId, JobState>>;
 
-/// In which states the last jobs of these patterns are, those that are still there. A queue that does not say is left out.
+/// In which states the last jobs of these patterns are, those that are still there. A queue that
+/// does not say is left out.
 async fn states(shared: &Shared, kinds: &[(&String, FailurePattern)]) -> States {
     let mut ids = BTreeMap::<&String, Vec<JobId>>::new();
     for (queue, failure) in kinds {

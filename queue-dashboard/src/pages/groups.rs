@@ -95,7 +95,8 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// `is_in_paused`: its queue is paused. Whether workers, limits or the order of turns let its jobs start is not known here.
+    /// `is_in_paused`: its queue is paused. Whether workers, limits or the order of turns let its
+    /// jobs start is not known here.
     pub(super) fn of(group: &StoredGroup, holds: GroupRule, is_in_paused: bool) -> Standing {
         let active = u32::try_from(group.active).unwrap_or(u32::MAX);
         let (word, tone, why) = match (holds.paused, holds.cap, &group.held_by) {
@@ -143,7 +144,8 @@ impl Row {
     }
 }
 
-/// What keeps the first job of each group whose own rule lets its jobs start, in the word that the page of the group has.
+/// What keeps the first job of each group whose own rule lets its jobs start, in the word that the
+/// page of the group has.
 async fn reasons(
     shared: &Shared,
     groups: &[(String, StoredGroup, GroupRule)],
@@ -179,7 +181,8 @@ pub(super) fn of_group(queue: &str, group: &str) -> String {
     format!("group?{}", query(&[("queue", queue), ("group", group)]))
 }
 
-/// The name of a group for a hidden field: a browser writes other line ends into a form than those of the name.
+/// The name of a group for a hidden field: a browser writes other line ends into a form than those
+/// of the name.
 pub(super) fn encoded(group: &str) -> String {
     form_urlencoded::byte_serialize(group.as_bytes()).collect()
 }

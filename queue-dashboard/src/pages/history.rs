@@ -1,4 +1,5 @@
-//! The page History: what the workers have reported of the last hour, day or two weeks, of a queue or of all, and of each task.
+//! The page History: what the workers have reported of the last hour, day or two weeks, of a queue
+//! or of all, and of each task.
 
 use std::{
     collections::BTreeMap,
@@ -103,7 +104,8 @@ impl Quantiles {
     }
 }
 
-/// A time with its first two digits: `0.42 ms`, `17 ms`, `2.5 s`, and from ten seconds on as everywhere.
+/// A time with its first two digits: `0.42 ms`, `17 ms`, `2.5 s`, and from ten seconds on as
+/// everywhere.
 fn short(time: Duration) -> String {
     let ms = time.as_secs_f64() * 1000.0;
     match ms {

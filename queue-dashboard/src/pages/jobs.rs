@@ -1,4 +1,5 @@
-//! The page Jobs: those of a state, of one queue or of all, narrowed by task and text, and what can be done to the selected.
+//! The page Jobs: those of a state, of one queue or of all, narrowed by task and text, and what can
+//! be done to the selected.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -101,7 +102,8 @@ pub(crate) fn verbs(state: JobState, viewer: &Viewer) -> Vec<Verb> {
     all.map(|change| Verb { name: change.name(), is_harmful: matches!(change, Change::Cancel | Change::Delete) }).collect()
 }
 
-/// What a change has done, as the address of the page tells it: in numbers alone, so that no link can put words here.
+/// What a change has done, as the address of the page tells it: in numbers alone, so that no link
+/// can put words here.
 pub(crate) struct Told {
     pub(crate) text: String,
     pub(crate) is_good: bool,
@@ -276,7 +278,8 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         task: asked.task.clone(),
         text: asked.text.clone(),
     };
-    // A page of a search without a result is not read again and again, and a live page does not continue by itself.
+    // A page of a search without a result is not read again and again, and a live page does not
+    // continue by itself.
     let is_live = !narrowed || !jobs.is_empty() || found.next.is_none();
     let live = is_live.then(|| format!("/live/jobs?{}&read={}&pages={PAGES}", asked.query(asked.state, Some(&asked.from)), asked.read));
     Ok(Content {

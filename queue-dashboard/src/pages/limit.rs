@@ -1,4 +1,5 @@
-//! The page of one limit: what holds, who holds its keys and until when each lets nothing start, and what a person sets.
+//! The page of one limit: what holds, who holds its keys and until when each lets nothing start,
+//! and what a person sets.
 
 use std::{sync::Arc, time::SystemTime};
 

@@ -1,4 +1,5 @@
-//! The page Limits: what holds of each, how many of its slots are held, and whether jobs wait for it.
+//! The page Limits: what holds of each, how many of its slots are held, and whether jobs wait for
+//! it.
 
 use std::sync::Arc;
 
@@ -98,7 +99,8 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
     }
 }
 
-/// Where a page of the list begins: in this queue and those behind it, leaving out so many limits of it.
+/// Where a page of the list begins: in this queue and those behind it, leaving out so many limits
+/// of it.
 #[derive(Debug, Default)]
 struct Place {
     queue: String,

@@ -134,7 +134,8 @@ fn answer(status: StatusCode, html: askama::Result<String>) -> Response {
     }
 }
 
-/// What the script puts above an open page that cannot be made anew now. It knows when the page was made.
+/// What the script puts above an open page that cannot be made anew now. It knows when the page was
+/// made.
 pub(crate) fn late(problem: &Problem) -> String {
     #[derive(Template)]
     #[template(path = "late.html")]
@@ -158,7 +159,8 @@ impl Stale {
     }
 }
 
-/// Whether a browser looks for this address on the same host: `//host` and `/\\host` name another one.
+/// Whether a browser looks for this address on the same host: `//host` and `/\\host` name another
+/// one.
 pub(crate) fn is_local(address: &str) -> bool {
     address.starts_with('/') && !address.starts_with("//") && address.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
 }
@@ -169,7 +171,8 @@ impl Viewer {
         if self.base.is_empty() { "/" } else { &self.base }
     }
 
-    /// The address for a browser of a path that starts with `/`. The base itself with a slash behind it comes here as a path.
+    /// The address for a browser of a path that starts with `/`. The base itself with a slash
+    /// behind it comes here as a path.
     pub(crate) fn address(&self, page: &str) -> String {
         let (path, query) = page.split_at(page.find('?').unwrap_or(page.len()));
         let path = path.trim_end_matches('/');

@@ -1,4 +1,5 @@
-//! The page of one operation: which jobs it concerns, who wants it and why, how far it is, and what it has not changed. A person stops it there, or goes on with one whose runner is gone.
+//! The page of one operation: which jobs it concerns, who wants it and why, how far it is, and what
+//! it has not changed. A person stops it there, or goes on with one whose runner is gone.
 
 use std::{
     sync::Arc,

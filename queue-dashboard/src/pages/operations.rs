@@ -1,4 +1,5 @@
-//! The page Operations: what people do to all jobs of a queue that match, how far it is, and what was done before.
+//! The page Operations: what people do to all jobs of a queue that match, how far it is, and what
+//! was done before.
 
 use std::{sync::Arc, time::SystemTime};
 

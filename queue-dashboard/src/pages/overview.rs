@@ -1,4 +1,5 @@
-//! The page Overview: what is wrong, how much there is of what, and what happened in the last minutes.
+//! The page Overview: what is wrong, how much there is of what, and what happened in the last
+//! minutes.
 
 use std::{
     sync::{Arc, PoisonError},

@@ -1,4 +1,5 @@
-//! The page of one schedule: when it ticks next, what became of its last runs, and what can be done.
+//! The page of one schedule: when it ticks next, what became of its last runs, and what can be
+//! done.
 
 use std::{sync::Arc, time::SystemTime};
 

@@ -104,7 +104,8 @@ impl Run {
     }
 }
 
-/// Why the jobs of a schedule do not run, as far as workers are concerned: in a word, and in a sentence.
+/// Why the jobs of a schedule do not run, as far as workers are concerned: in a word, and in a
+/// sentence.
 pub(super) fn why_not_run(record: &ScheduleRecord, snapshot: Option<&Snapshot>) -> Option<(&'static str, String)> {
     let (queue, task) = (&*record.schedule.queue, &record.task);
     let workers = &snapshot?.details.workers;

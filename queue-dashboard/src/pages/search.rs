@@ -1,4 +1,5 @@
-//! The page Search: the jobs of all queues and states that match a filter, part by part, and how far the search has come.
+//! The page Search: the jobs of all queues and states that match a filter, part by part, and how
+//! far the search has come.
 
 use std::{
     sync::Arc,

@@ -1,4 +1,5 @@
-//! The page of one topic: how far each subscription is, why one stands, and the newest part of the log that was asked for.
+//! The page of one topic: how far each subscription is, why one stands, and the newest part of the
+//! log that was asked for.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -42,7 +43,8 @@ struct Subscription {
     jobs: String,
     behind: String,
     lag: String,
-    /// Read events that have not ended: ready or to be due, running, failed and to be tried again, parked.
+    /// Read events that have not ended: ready or to be due, running, failed and to be tried again,
+    /// parked.
     waiting: String,
     active: String,
     retry: u64,

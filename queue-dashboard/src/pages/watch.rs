@@ -91,7 +91,8 @@ impl Watching {
         Ok(Watching { filter: filter.to_owned(), watch, seen: VecDeque::new(), numbers: 0 })
     }
 
-    /// Reads on. `waits`: until something happens, if that is soon. Else says why it cannot, which may pass.
+    /// Reads on. `waits`: until something happens, if that is soon. Else says why it cannot, which
+    /// may pass.
     pub(crate) async fn look(&mut self, waits: bool) -> Result<(), String> {
         let mut wait = if waits { WAIT } else { GATHER };
         for _ in 0..READ {

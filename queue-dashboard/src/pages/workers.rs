@@ -1,4 +1,5 @@
-//! The page Workers: where they run, which release they are, what they use, and when the broker last heard of them.
+//! The page Workers: where they run, which release they are, what they use, and when the broker
+//! last heard of them.
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 

@@ -250,7 +250,8 @@ async fn a_person_watches_pauses_and_goes_on(scene: Scene) {
     });
 }
 
-/// Another program has replaced the key: why the queue cannot be watched stands above the page of this queue, and in a row of the page of all, until it is repaired.
+/// Another program has replaced the key: why the queue cannot be watched stands above the page of
+/// this queue, and in a row of the page of all, until it is repaired.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_sees_why_a_queue_cannot_be_watched() {
     let server = Server::start(Kind::Redis);
@@ -288,7 +289,8 @@ async fn a_person_sees_why_a_queue_cannot_be_watched() {
     });
 }
 
-/// The broker goes away and comes back: an open page says how old it is, keeps what it shows, and goes on.
+/// The broker goes away and comes back: an open page says how old it is, keeps what it shows, and
+/// goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_sees_an_outage_and_its_end_on_the_page_of_a_job() {
     let mut server = Server::durable(Kind::Redis);
@@ -760,7 +762,8 @@ async fn hostile_texts_are_only_read(scene: Scene) {
     });
 }
 
-/// The contrast of every text with what is behind it, the lowest; and what is wider than its window.
+/// The contrast of every text with what is behind it, the lowest; and what is wider than its
+/// window.
 const READABLE: &str = r"
 const linear = (c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
 const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
@@ -864,7 +867,8 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
     ];
     let missing: Vec<&str> = routes().filter(|route| !pages.iter().any(|page| is_at(page, route))).collect();
     assert!(missing.is_empty(), "no page is looked at of these routes: {missing:?}");
-    // Pages that ask whether a person is sure: where they begin, what is done there first, and the button that leads to them.
+    // Pages that ask whether a person is sure: where they begin, what is done there first, and the
+    // button that leads to them.
     let last_day = SPAN.replace("03-01T", "03-30T").replace("03-07T", "03-31T");
     let sure = [
         ("/jobs/mail/bad-0", "", "[formaction$='/delete']"),

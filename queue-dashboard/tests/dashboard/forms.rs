@@ -53,7 +53,8 @@ async fn edit(site: &Site, address: &str, path: &str, changed: &[(&str, &str)]) 
 #[allow(dead_code, unreachable_pub, reason = "other tests use the rest")]
 mod table;
 
-/// The form that a browser sends back unchanged changes nothing, and an edit of one parameter changes no other.
+/// The form that a browser sends back unchanged changes nothing, and an edit of one parameter
+/// changes no other.
 async fn a_parameter_of_any_type_is_shown_and_edited(bed: Bed) {
     let site = bed.site().await;
     table::all().job().id("all").delay(HOUR).enqueue(&bed.client).await.unwrap();

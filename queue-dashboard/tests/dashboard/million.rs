@@ -1,5 +1,6 @@
-//! Pages stay quick, however many jobs and queues there are. `QUEUE_TEST_JOBS=1000000 cargo test -p queue-dashboard --test
-//! dashboard million -- --nocapture` prints the figures of a million jobs.
+//! Pages stay quick, however many jobs and queues there are.
+//! `QUEUE_TEST_JOBS=1000000 cargo test -p queue-dashboard --test dashboard million -- --nocapture`
+//! prints the figures of a million jobs.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +11,16 @@ crate::on_brokers! {
     very_many_queues_are_read_together
 }
 
-/// The longest that a page may take, from a debug build beside other tests; a page of a release build takes a tenth.
+/// The longest that a page may take, from a debug build beside other tests; a page of a release
+/// build takes a tenth.
 const AT_MOST: Duration = Duration::from_secs(5);
 
 fn jobs() -> u64 {
     std::env::var("QUEUE_TEST_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(30_000)
 }
 
-/// The fastest of five, so that a busy machine does not count: there, a page may also give up on its broker.
+/// The fastest of five, so that a busy machine does not count: there, a page may also give up on
+/// its broker.
 async fn timed(site: &common::Site, path: &str) -> (Duration, String) {
     let (mut best, mut refused) = (None, Vec::new());
     for _ in 0..5 {

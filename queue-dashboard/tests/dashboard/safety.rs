@@ -363,7 +363,8 @@ async fn who_changed_what_stands_in_the_log(bed: Bed) {
     assert!(!text.contains("hunter2"), "no parameter is logged");
 }
 
-/// An edit is a line without parameters; what was refused is none. Hidden parameters are not offered, and a second click makes no second copy.
+/// An edit is a line without parameters; what was refused is none. Hidden parameters are not
+/// offered, and a second click makes no second copy.
 async fn who_edited_and_copied_a_job_stands_in_the_log(bed: Bed) {
     let log = log();
     let id = format!("edited-{}", bed.client.info().kind);

@@ -23,7 +23,8 @@ async fn closed(mut stream: TcpStream) {
     let _ = stream.read_to_end(&mut answer).await;
 }
 
-/// Sends the start of a request, and then one byte after the other until the server has had enough. Gives what it answered.
+/// Sends the start of a request, and then one byte after the other until the server has had enough.
+/// Gives what it answered.
 async fn one_by_one(address: SocketAddr, start: String) -> String {
     let (mut read, mut write) = connect(address).await.into_split();
     write.write_all(start.as_bytes()).await.unwrap();
@@ -57,7 +58,8 @@ async fn clients_that_say_nothing_or_little_lose_their_places() {
     let form = "content-type: application/x-www-form-urlencoded\r\nsec-fetch-site: same-origin\r\ncontent-length: 100000\r\n\r\n";
     let bodies = one_by_one(address, format!("POST /jobs/cancel HTTP/1.1\r\nhost: {address}\r\n{form}"));
     let slow = tokio::spawn(async move { tokio::join!(heads, bodies) });
-    // More than it lets in at once. One after the other: the system answers those that come faster than it can queue them, and forgets them.
+    // More than it lets in at once. One after the other: the system answers those that come faster
+    // than it can queue them, and forgets them.
     let mut silent = Vec::new();
     for _ in 0..300 {
         silent.push(connect(address).await);

@@ -1,6 +1,8 @@
-//! Every mistake in the declaration of a task gives one message, at the token that has to change, naming the fix.
+//! Every mistake in the declaration of a task gives one message, at the token that has to change,
+//! naming the fix.
 //!
-//! `TRYBUILD=overwrite cargo test -p queue-macros --test macros mistakes` writes the `.stderr` files anew; read them before committing.
+//! `TRYBUILD=overwrite cargo test -p queue-macros --test macros mistakes` writes the `.stderr`
+//! files anew; read them before committing.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,5 @@
-//! A task, a parameter and a default may have any name, also those that the expansion could have used.
+//! A task, a parameter and a default may have any name, also those that the expansion could have
+//! used.
 
 use queue_core::prelude::{Task, task};
 
@@ -52,7 +53,8 @@ async fn job(job: u8) {
     let _ = job;
 }
 
-/// The names that expansions have bound, as names of tasks, each of which takes one parameter of its own name and one of another.
+/// The names that expansions have bound, as names of tasks, each of which takes one parameter of
+/// its own name and one of another.
 macro_rules! named {
     ($($name:ident),* $(,)?) => {
         mod plain {

@@ -22,7 +22,8 @@ use crate::{
     error::{Error, Result},
 };
 
-/// The transaction of a run, which [`begin`](Commit::begin) has begun. It dereferences to that of tokio-postgres. Dropped, it is rolled back.
+/// The transaction of a run, which [`begin`](Commit::begin) has begun. It dereferences to that of
+/// tokio-postgres. Dropped, it is rolled back.
 pub struct JobTransaction<'a> {
     tx: Transaction<'a>,
     outbox: Outbox,
@@ -51,7 +52,8 @@ impl fmt::Debug for JobTransaction<'_> {
     }
 }
 
-/// Commits the effects of a job together with its ending: for tasks that return [`Done`]. Their effects happen once, wherever a process crashes.
+/// Commits the effects of a job together with its ending: for tasks that return [`Done`]. Their
+/// effects happen once, wherever a process crashes.
 ///
 /// ```no_run
 /// use queue_core::prelude::*;
@@ -67,7 +69,8 @@ impl fmt::Debug for JobTransaction<'_> {
 /// }
 /// ```
 ///
-/// A nested transaction is only a savepoint, whose effects may still be rolled back. It does not compile:
+/// A nested transaction is only a savepoint, whose effects may still be rolled back. It does not
+/// compile:
 ///
 /// ```compile_fail,E0308
 /// # use queue_core::JobContext;
@@ -85,8 +88,9 @@ pub trait Commit {
     /// [`Error::OtherDatabase`] for an outbox of SQLite; [`Error::Postgres`].
     fn begin<'c>(&self, outbox: &Outbox, client: &'c mut Client) -> impl Future<Output = Result<JobTransaction<'c>>> + Send;
 
-    /// The same with another isolation level than `default_transaction_isolation`. `REPEATABLE READ` and `SERIALIZABLE` add serialization failures (SQLSTATE 40001):
-    /// begin again in the task, or return the error to have the job retried.
+    /// The same with another isolation level than `default_transaction_isolation`.
+    /// `REPEATABLE READ` and `SERIALIZABLE` add serialization failures (SQLSTATE 40001): begin
+    /// again in the task, or return the error to have the job retried.
     ///
     /// # Errors
     /// Those of [`begin`](Self::begin).
@@ -97,19 +101,23 @@ pub trait Commit {
         isolation: IsolationLevel,
     ) -> impl Future<Output = Result<JobTransaction<'c>>> + Send;
 
-    /// Commits the effects, and that the job is done with this result. The handle of the job returns the result if the job is kept.
+    /// Commits the effects, and that the job is done with this result. The handle of the job
+    /// returns the result if the job is kept.
     ///
     /// # Errors
-    /// [`Error::OtherTask`], [`Error::NotOfWorker`], [`Error::CommittedTwice`], [`Error::LeaseLost`], [`Error::CommittedElsewhere`], [`Error::OtherDatabase`],
-    /// [`Error::TooNew`], [`Error::NoTables`], [`Error::Ended`]: the transaction is rolled back. After [`Error::Postgres`] it may have committed. Return the error
-    /// from the task: the worker looks up whether the job has committed.
+    /// [`Error::OtherTask`], [`Error::NotOfWorker`], [`Error::CommittedTwice`],
+    /// [`Error::LeaseLost`], [`Error::CommittedElsewhere`], [`Error::OtherDatabase`],
+    /// [`Error::TooNew`], [`Error::NoTables`], [`Error::Ended`]: the transaction is rolled back.
+    /// After [`Error::Postgres`] it may have committed. Return the error from the task: the worker
+    /// looks up whether the job has committed.
     fn commit<T: Serialize + DeserializeOwned + Send>(
         &self,
         tx: JobTransaction<'_>,
         result: T,
     ) -> impl Future<Output = Result<Done<T>>> + Send;
 
-    /// Commits the effects of this round of the job. The next one starts after this time, as with [`Outcome::Repeat`](queue_core::Outcome::Repeat).
+    /// Commits the effects of this round of the job. The next one starts after this time, as with
+    /// [`Outcome::Repeat`](queue_core::Outcome::Repeat).
     ///
     /// # Errors
     /// Those of [`commit`](Self::commit).

@@ -1,4 +1,5 @@
-//! The outbox in PostgreSQL, as a relay uses it. Every transaction is short, and none is open while the broker is called.
+//! The outbox in PostgreSQL, as a relay uses it. Every transaction is short, and none is open while
+//! the broker is called.
 
 mod floor;
 
@@ -34,29 +35,36 @@ use crate::{
 /// A call that has not ended by then has lost its connection.
 const DEADLINE: Duration = Duration::from_secs(15);
 
-/// How long a take waits for the row of its queue, which another session may have locked: the other queues wait behind it.
+/// How long a take waits for the row of its queue, which another session may have locked: the other
+/// queues wait behind it.
 const TAKE_WAITS: &str = "500ms";
 
-/// Every transaction of a relay begins with it. A plan that was made while the table was empty must not be used on a full one, and rows that row-level security
-/// hides are an error. Without sequential scans, plans look so expensive that PostgreSQL would compile them, for half a second each.
+/// Every transaction of a relay begins with it. A plan that was made while the table was empty must
+/// not be used on a full one, and rows that row-level security hides are an error. Without
+/// sequential scans, plans look so expensive that PostgreSQL would compile them, for half a second
+/// each.
 const GUARD: &str = "SELECT set_config('lock_timeout', '{lock}', true), set_config('statement_timeout', '5s', true), \
     set_config('idle_in_transaction_session_timeout', '5s', true), set_config('tcp_user_timeout', '8s', true), set_config('row_security', 'off', true), \
     set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true), \
     CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END";
 
-/// A row that waits, because it was refused for now: for 60 s at most. A time that lies further ahead is that of a clock that was wrong.
+/// A row that waits, because it was refused for now: for 60 s at most. A time that lies further
+/// ahead is that of a clock that was wrong.
 const WAITS: &str = "retry_at BETWEEN now() AND now() + interval '90 s'";
 
-/// A row that can be sent: it is not refused, it does not wait, and no row of its group does. `{w}` selects the groups of those: once, and not for each row.
+/// A row that can be sent: it is not refused, it does not wait, and no row of its group does. `{w}`
+/// selects the groups of those: once, and not for each row.
 const SENDABLE: &str =
     "o.refused IS NULL AND (o.retry_at IS NULL OR NOT o.{waits}) AND (o.group_digest IS NULL OR (o.queue, o.group_digest) NOT IN ({w}))";
 
-/// The rows of the queue `$1` with these numbers `$2` and ids `$3`. One look-up for each: a join would read the whole queue, by a plan of which a table that was never
-/// analyzed gives no better idea.
+/// The rows of the queue `$1` with these numbers `$2` and ids `$3`. One look-up for each: a join
+/// would read the whole queue, by a plan of which a table that was never analyzed gives no better
+/// idea.
 const THESE: &str = "queue = $1 AND ctid = ANY (ARRAY(SELECT o.ctid FROM unnest($2::bigint[], $3::bytea[]) AS r(seq, id) CROSS JOIN LATERAL \
     (SELECT ctid FROM {s}.queue_outbox WHERE queue = $1 AND seq = r.seq AND id = r.id LIMIT 1) o))";
 
-/// `f`: the queues that have rows, and their floors `$1` and `$2`. Queues with a floor are known, and the others are found by a loose scan of the index between them.
+/// `f`: the queues that have rows, and their floors `$1` and `$2`. Queues with a floor are known,
+/// and the others are found by a loose scan of the index between them.
 const QUEUES: &str = "k AS (SELECT k.queue, lead(k.queue) OVER (ORDER BY k.queue) AS next, k.floor \
     FROM (SELECT '' AS queue, 0::int8 AS floor UNION ALL SELECT * FROM unnest($1::text[], $2::int8[])) k), \
     q AS (SELECT queue, next FROM k UNION ALL SELECT CASE WHEN q.next IS NULL \
@@ -76,12 +84,15 @@ const COLUMNS: &str = "o.seq, o.id, o.body, (extract(epoch FROM o.created_at) * 
 type Connect = dyn Fn() -> BoxFuture<'static, Result<Client, tokio_postgres::Error>> + Send + Sync;
 
 impl Relay {
-    /// A relay of the outbox in the schema `public` of the database that a URL names: `postgres://user:password@host/database`. With the feature `tls`, it connects
-    /// with TLS as `sslmode` says (`prefer`, `require`, `verify-ca`, `verify-full`), and trusts the certificates in the file `sslrootcert`, or else those of the public
-    /// authorities. For any other way to connect, see [`postgres_with`](Self::postgres_with).
+    /// A relay of the outbox in the schema `public` of the database that a URL names:
+    /// `postgres://user:password@host/database`. With the feature `tls`, it connects with TLS as
+    /// `sslmode` says (`prefer`, `require`, `verify-ca`, `verify-full`), and trusts the
+    /// certificates in the file `sslrootcert`, or else those of the public authorities. For any
+    /// other way to connect, see [`postgres_with`](Self::postgres_with).
     ///
     /// # Errors
-    /// [`Error::Postgres`] for a URL that cannot be read, [`Error::Invalid`] for a parameter of TLS that cannot be used.
+    /// [`Error::Postgres`] for a URL that cannot be read, [`Error::Invalid`] for a parameter of TLS
+    /// that cannot be used.
     pub fn postgres(url: &str) -> Result<Relay> {
         Relay::postgres_in(url, "public")
     }
@@ -114,8 +125,9 @@ impl Relay {
         })
     }
 
-    /// A relay whose connections the application makes, for example by a pool. `what` names the database in log lines. The connection is the relay's alone, and it
-    /// asks for a new one after an error.
+    /// A relay whose connections the application makes, for example by a pool. `what` names the
+    /// database in log lines. The connection is the relay's alone, and it asks for a new one after
+    /// an error.
     ///
     /// # Errors
     /// [`Error::Invalid`] for the name of a schema that cannot be one.
@@ -265,7 +277,8 @@ impl Tx<'_> {
         .map(drop)
     }
 
-    /// Locks the row of the queue, and wins or keeps the lease. Only a new request moves the end of it.
+    /// Locks the row of the queue, and wins or keeps the lease. Only a new request moves the end of
+    /// it.
     async fn lease(&self, queue: &str) -> Result<Option<PgRow>> {
         let sql = format!(
             "UPDATE {{s}}.queue_relay SET holder = $2, \
@@ -404,7 +417,8 @@ impl Tx<'_> {
 
 /// For people.
 impl Tx<'_> {
-    /// Rows that are not refused are counted from the floors on, and the refused ones by their own index.
+    /// Rows that are not refused are counted from the floors on, and the refused ones by their own
+    /// index.
     async fn figures(&self, most: i64, floors: &Floors) -> Result<Vec<OutboxQueue>> {
         // The oldest row is the first one that was inserted, or nearly so.
         let sql = format!(
@@ -593,7 +607,8 @@ impl Store for Postgres {
             let sql = "SELECT pg_is_in_recovery(), d.id, e.ending FROM {s}.queue_database d CROSS JOIN unnest($1::bytea[]) WITH ORDINALITY AS k(job, n) \
                 LEFT JOIN LATERAL (SELECT ending FROM {s}.queue_effects WHERE job = k.job AND part = '' LIMIT 1) e ON TRUE ORDER BY k.n"
                 .replace("{s}", &self.schema);
-            // In one round trip: all three are sent before the first answer. Hidden rows are an error here, too, and not endings that do not exist.
+            // In one round trip: all three are sent before the first answer. Hidden rows are an
+            // error here, too, and not endings that do not exist.
             let client = self.client().await?;
             let begun = client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; SET LOCAL row_security = off");
             let keys: [Value<'_>; 1] = [(&keys, Type::BYTEA_ARRAY)];
@@ -610,7 +625,8 @@ impl Store for Postgres {
         .await
     }
 
-    /// The INSERT waits for another one that is not committed, and the update of what it finds for another update. Nothing of it stays.
+    /// The INSERT waits for another one that is not committed, and the update of what it finds for
+    /// another update. Nothing of it stays.
     async fn settled(&mut self, key: &EffectsKey) -> Result<Option<Vec<u8>>> {
         in_time(async {
             let tx = self.begin().await?;
@@ -668,7 +684,8 @@ impl Store for Postgres {
         .await
     }
 
-    /// Floors stay: a read from the start may have taken too long. Of an older state of the database, the next read from the start corrects them.
+    /// Floors stay: a read from the start may have taken too long. Of an older state of the
+    /// database, the next read from the start corrects them.
     fn disconnect(&mut self) {
         self.client = None;
     }

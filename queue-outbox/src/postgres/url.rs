@@ -1,4 +1,5 @@
-//! The URL of a PostgreSQL database, and the TLS of the relay's connections. The values of `sslmode` mean what they mean in libpq and in sqlx:
+//! The URL of a PostgreSQL database, and the TLS of the relay's connections. The values of
+//! `sslmode` mean what they mean in libpq and in sqlx:
 //!
 //! | `sslmode` | TLS | the certificate of the server |
 //! |---|---|---|

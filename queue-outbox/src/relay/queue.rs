@@ -76,7 +76,8 @@ impl Queue {
         self.due = Some(Instant::now() + LEASED.mul_f64(0.75 + fastrand::f64() / 2.0));
     }
 
-    /// A call has failed. While the lease is ours it is tried again after a pause; then another relay may have it, for the length of a lease.
+    /// A call has failed. While the lease is ours it is tried again after a pause; then another
+    /// relay may have it, for the length of a lease.
     pub(super) fn failed(&mut self, queue: &str, error: &dyn std::fmt::Display) {
         let now = Instant::now();
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);

@@ -21,7 +21,8 @@ use crate::{
     error::{Error, Result},
 };
 
-/// The transaction of a run, which [`begin`](Commit::begin) has begun. It dereferences to that of rusqlite. Dropped, it is rolled back.
+/// The transaction of a run, which [`begin`](Commit::begin) has begun. It dereferences to that of
+/// rusqlite. Dropped, it is rolled back.
 pub struct JobTransaction<'a> {
     tx: Transaction<'a>,
     outbox: Outbox,
@@ -48,8 +49,9 @@ impl fmt::Debug for JobTransaction<'_> {
     }
 }
 
-/// Commits the effects of a job together with its ending: for tasks that return [`Done`]. Their effects happen once, wherever a process crashes. The transaction of
-/// rusqlite is not `Send`: these are plain functions, for `#[task(blocking)]` and `spawn_blocking`.
+/// Commits the effects of a job together with its ending: for tasks that return [`Done`]. Their
+/// effects happen once, wherever a process crashes. The transaction of rusqlite is not `Send`:
+/// these are plain functions, for `#[task(blocking)]` and `spawn_blocking`.
 ///
 /// ```no_run
 /// use queue_core::prelude::*;
@@ -64,21 +66,27 @@ impl fmt::Debug for JobTransaction<'_> {
 /// }
 /// ```
 pub trait Commit {
-    /// Begins the transaction, which writes (`BEGIN IMMEDIATE`). Execute in it what shall happen once, and nothing that ends it.
+    /// Begins the transaction, which writes (`BEGIN IMMEDIATE`). Execute in it what shall happen
+    /// once, and nothing that ends it.
     ///
     /// # Errors
-    /// [`Error::OtherDatabase`] for an outbox of PostgreSQL; [`Error::Synchronous`], [`Error::Attached`]; [`Error::Sqlite`].
+    /// [`Error::OtherDatabase`] for an outbox of PostgreSQL; [`Error::Synchronous`],
+    /// [`Error::Attached`]; [`Error::Sqlite`].
     fn begin<'c>(&self, outbox: &Outbox, connection: &'c mut Connection) -> Result<JobTransaction<'c>>;
 
-    /// Commits the effects, and that the job is done with this result. The handle of the job returns the result if the job is kept.
+    /// Commits the effects, and that the job is done with this result. The handle of the job
+    /// returns the result if the job is kept.
     ///
     /// # Errors
-    /// [`Error::OtherTask`], [`Error::NotOfWorker`], [`Error::CommittedTwice`], [`Error::LeaseLost`], [`Error::CommittedElsewhere`], [`Error::OtherDatabase`],
-    /// [`Error::TooNew`], [`Error::NoTables`], [`Error::Ended`], [`Error::Attached`]: the transaction is rolled back. After [`Error::Sqlite`] it may have committed. Return
-    /// the error from the task: the worker looks up whether the job has committed.
+    /// [`Error::OtherTask`], [`Error::NotOfWorker`], [`Error::CommittedTwice`],
+    /// [`Error::LeaseLost`], [`Error::CommittedElsewhere`], [`Error::OtherDatabase`],
+    /// [`Error::TooNew`], [`Error::NoTables`], [`Error::Ended`], [`Error::Attached`]: the
+    /// transaction is rolled back. After [`Error::Sqlite`] it may have committed. Return the error
+    /// from the task: the worker looks up whether the job has committed.
     fn commit<T: Serialize + DeserializeOwned>(&self, tx: JobTransaction<'_>, result: T) -> Result<Done<T>>;
 
-    /// Commits the effects of this round of the job. The next one starts after this time, as with [`Outcome::Repeat`](queue_core::Outcome::Repeat).
+    /// Commits the effects of this round of the job. The next one starts after this time, as with
+    /// [`Outcome::Repeat`](queue_core::Outcome::Repeat).
     ///
     /// # Errors
     /// Those of [`commit`](Self::commit).

@@ -1,4 +1,5 @@
-//! The outbox in a SQLite file, as a relay uses it: on a connection of its own that syncs every commit, and on the threads for blocking work.
+//! The outbox in a SQLite file, as a relay uses it: on a connection of its own that syncs every
+//! commit, and on the threads for blocking work.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,8 +23,9 @@ use crate::{
     },
 };
 
-/// A row that can be sent: it is not refused, it does not wait, and no row of its group does. A row waits for 60 s at most: a time that lies further ahead is that of a clock
-/// that was wrong. ?2 is the time.
+/// A row that can be sent: it is not refused, it does not wait, and no row of its group does. A row
+/// waits for 60 s at most: a time that lies further ahead is that of a clock that was wrong. ?2 is
+/// the time.
 const SENDABLE: &str = "o.refused IS NULL AND (o.retry_at IS NULL OR o.retry_at NOT BETWEEN ?2 AND ?2 + 90000) \
     AND (o.group_digest IS NULL OR NOT EXISTS (SELECT 1 FROM main.queue_outbox b \
     WHERE b.queue = o.queue AND b.group_digest = o.group_digest AND b.retry_at BETWEEN ?2 AND ?2 + 90000))";
@@ -36,7 +38,8 @@ const ENDING: &str = "SELECT ending FROM main.queue_effects WHERE job = ?1 AND p
 const LEASE_MS: i64 = LEASE.as_millis() as i64;
 
 impl Relay {
-    /// A relay of the outbox in a SQLite file. It opens the file when it runs, and does not create it.
+    /// A relay of the outbox in a SQLite file. It opens the file when it runs, and does not create
+    /// it.
     pub fn sqlite(path: impl AsRef<Path>) -> Relay {
         let path = path.as_ref().to_owned();
         Relay::of(path.display().to_string(), move || Box::new(Sqlite { path: path.clone(), holder: holder(), connection: None }))
@@ -77,7 +80,8 @@ impl Sqlite {
             let (mut connection, file) = match connection.filter(|(_, file)| *file == identity(&path)) {
                 Some(open) => open,
                 None => {
-                    // Read before the file is opened: if it is replaced in between, it is opened again.
+                    // Read before the file is opened: if it is replaced in between, it is opened
+                    // again.
                     let file = identity(&path);
                     (open(&path)?, file)
                 }

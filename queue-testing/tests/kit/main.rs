@@ -1,4 +1,5 @@
-//! The test kit, as an application uses it. The cases of other kits have the names that they have there.
+//! The test kit, as an application uses it. The cases of other kits have the names that they have
+//! there.
 
 mod clock;
 mod features;

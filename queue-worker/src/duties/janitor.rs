@@ -1,4 +1,5 @@
-//! Sweeps: buries jobs that no release could read in their time, and removes idle producers, remembered ids and kept jobs past their retention. Audits: repairs damage that another program
+//! Sweeps: buries jobs that no release could read in their time, and removes idle producers,
+//! remembered ids and kept jobs past their retention. Audits: repairs damage that another program
 //! did, and brings back the next ticks of schedules that a wrong clock has set far ahead.
 
 use std::{
@@ -95,7 +96,8 @@ impl Janitor {
         }
     }
 
-    /// Brings back the next ticks of schedules that a wrong clock has set far ahead: a part of the schedules in each round.
+    /// Brings back the next ticks of schedules that a wrong clock has set far ahead: a part of the
+    /// schedules in each round.
     async fn clamp(&mut self, at: usize, round: &mut Round) {
         let queue = self.queues[at].name.clone();
         for _ in 0..CALLS {
@@ -123,7 +125,8 @@ impl Janitor {
         }
     }
 
-    /// Removes producers of a topic that have published nothing for long, and what it does not keep. One worker trims a topic at a time.
+    /// Removes producers of a topic that have published nothing for long, and what it does not
+    /// keep. One worker trims a topic at a time.
     async fn trim(&self, topic: &str, round: &mut Round) {
         let began = now();
         loop {
@@ -265,7 +268,8 @@ mod tests {
         assert_eq!(rounds.pop(), Some(Round { removed: 1, ..Round::default() }));
     }
 
-    /// Many processes have published to a topic, and are gone: one round removes more of them than one call.
+    /// Many processes have published to a topic, and are gone: one round removes more of them than
+    /// one call.
     #[tokio::test]
     async fn a_round_removes_all_producers_of_a_topic_that_are_silent() {
         const PRODUCERS: usize = 250;

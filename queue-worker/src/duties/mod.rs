@@ -45,7 +45,8 @@ pub(crate) trait Duty: Send + 'static {
     fn run(self, shutdown: CancellationToken) -> impl Future<Output = ()> + Send;
 }
 
-/// A duty that is done in passes. A test makes one and calls [`tick`](Self::tick) itself, without a timer.
+/// A duty that is done in passes. A test makes one and calls [`tick`](Self::tick) itself, without a
+/// timer.
 pub(crate) trait Pass: Send + 'static {
     /// In log lines.
     const NAME: &'static str;
@@ -84,7 +85,8 @@ pub(crate) struct Supervisor {
     restarts: Arc<Restarts>,
 }
 
-/// Which duties have panicked, how often in a row, and when last. A panic that comes [`LASTING`] after the one before begins a new row.
+/// Which duties have panicked, how often in a row, and when last. A panic that comes [`LASTING`]
+/// after the one before begins a new row.
 #[derive(Debug, Default)]
 pub(crate) struct Restarts(Mutex<BTreeMap<&'static str, (u32, Instant)>>);
 
@@ -97,7 +99,8 @@ impl Restarts {
         *last = now;
     }
 
-    /// The duties that do not get on: those that panicked more than [`MOST_RESTARTS`] times in a row, the last time not long ago.
+    /// The duties that do not get on: those that panicked more than [`MOST_RESTARTS`] times in a
+    /// row, the last time not long ago.
     pub(crate) fn failing(&self, now: Instant) -> Vec<&'static str> {
         let rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         rows.iter().filter(|(_, (row, last))| *row > MOST_RESTARTS && now < *last + LASTING).map(|(duty, _)| *duty).collect()

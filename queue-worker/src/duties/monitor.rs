@@ -1,4 +1,5 @@
-//! Looks how the broker is, with every heartbeat: whether it is full, or its file has gone. An idle worker looks, too.
+//! Looks how the broker is, with every heartbeat: whether it is full, or its file has gone. An idle
+//! worker looks, too.
 
 use std::{
     sync::Arc,

@@ -65,7 +65,8 @@ impl Pass for Operator {
         OPERATIONS.mul_f64(0.5 + fastrand::f64())
     }
 
-    /// One round over all queues: one step of each operation after the other, so that none waits for the end of another.
+    /// One round over all queues: one step of each operation after the other, so that none waits
+    /// for the end of another.
     async fn tick(&mut self) -> Round {
         let (mut round, mut runs) = (Round::default(), Vec::new());
         for queue in self.queues.iter().map(|queue| &*queue.name) {

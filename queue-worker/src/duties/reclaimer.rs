@@ -126,13 +126,13 @@ impl Reclaimer {
         }
     }
 
-    /// Fences the lanes that are confirmed to be dead, reclaims their jobs, and returns the number of
-    /// jobs.
+    /// Fences the lanes that are confirmed to be dead, reclaims their jobs, and returns the number
+    /// of jobs.
     async fn reclaim(&self, queue: usize, found: Result<Found>) -> Result<usize> {
         let name = &*self.queues[queue].name;
         let Found { confirmed, mut fenced } = found?;
-        // An idle worker polls rarely; this check is frequent enough to detect whether the broker is
-        // reachable.
+        // An idle worker polls rarely; this check is frequent enough to detect whether the broker
+        // is reachable.
         self.connection.answered();
         for lanes in confirmed.chunks(MAX_ITEMS) {
             fenced |= self.connection.broker.fence(name, lanes).await?.contains(&true);
@@ -183,7 +183,8 @@ impl Pass for Reclaimer {
         let confirm = self.confirm;
         let mut checked = Checked { queues: queues.len(), ..Checked::default() };
         let answers = join_all(queues.iter().map(|queue| overdue(&self.connection.broker, &self.queues[*queue].name))).await;
-        // An answer may have left the broker at any time since; the second check comes so long after that.
+        // An answer may have left the broker at any time since; the second check comes so long
+        // after that.
         let answered = now();
         if answers.iter().any(|answer| answer.as_ref().is_err_and(Error::is_transient)) {
             start_over(&mut self.seen);
@@ -244,8 +245,8 @@ struct Found {
     fenced: bool,
 }
 
-/// Notes the overdue lanes of a queue. One that is overdue no longer, that was renewed meanwhile, or that is overdue for the other
-/// reason now, starts from the beginning.
+/// Notes the overdue lanes of a queue. One that is overdue no longer, that was renewed meanwhile,
+/// or that is overdue for the other reason now, starts from the beginning.
 fn confirmed(seen: &mut Seen, queue: usize, (asked, answered): (Instant, Instant), overdue: OverdueLanes, confirm: Duration) -> Found {
     let fenced = overdue.fenced > 0;
     let expired = overdue.expired.into_iter().map(|lane| (lane, confirm));

@@ -1,4 +1,5 @@
-//! The relays of the outboxes that a worker was given. They call code of the application, such as the one that connects, so they run on its runtime.
+//! The relays of the outboxes that a worker was given. They call code of the application, such as
+//! the one that connects, so they run on its runtime.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 

@@ -116,7 +116,8 @@ impl Pump {
         let state = &mut self.queues[id.queue];
         state.parked = answer.parked;
         if answer.resumed.iter().any(|of| matches!(of, PauseOf::Task(_))) {
-            // Its jobs are parked, and this turn has asked for none of them, or did before the time.
+            // Its jobs are parked, and this turn has asked for none of them, or did before the
+            // time.
             state.resumed = None;
             state.work.ask(Reason::Clock);
         }

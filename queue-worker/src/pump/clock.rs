@@ -70,8 +70,8 @@ impl Pump {
     }
 }
 
-/// Between two polls of an idle queue: about five a second by all of its lanes together, and one a second by each where they
-/// are few; never at the same time.
+/// Between two polls of an idle queue: about five a second by all of its lanes together, and one a
+/// second by each where they are few; never at the same time.
 pub(super) fn poll_interval(workers: usize) -> Duration {
     let shared = POLL_SHARE.saturating_mul(u32::try_from(workers).unwrap_or(u32::MAX)).min(far());
     shared.max(POLL).mul_f64(0.75 + fastrand::f64() / 2.0)

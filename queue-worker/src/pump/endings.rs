@@ -26,7 +26,8 @@ impl Lane {
     }
 }
 
-/// About how many plain acks the broker could take in instead: they go all at once, others one by one.
+/// About how many plain acks the broker could take in instead: they go all at once, others one by
+/// one.
 fn work(finish: &Finish) -> usize {
     match &finish.ending {
         _ if finish.used.is_some() => 4,

@@ -184,7 +184,8 @@ fn due(queues: &[QueueState], lease: Duration, speakers: &[Option<usize>], load:
     heartbeats
 }
 
-/// The lane that speaks for the worker: the one that has done so last, as long as it is registered, else the first that is.
+/// The lane that speaks for the worker: the one that has done so last, as long as it is registered,
+/// else the first that is.
 fn speaker(queues: &[QueueState], last: Option<LaneId>) -> Option<LaneId> {
     let is_named = |id: &LaneId| queues[id.queue].lanes[id.lane].name.is_some();
     let lanes = |(queue, state): (usize, &QueueState)| (0..state.lanes.len()).map(move |lane| LaneId { queue, lane }).collect::<Vec<_>>();

@@ -1,5 +1,5 @@
-//! Lanes: the workers that the broker knows. A process has up to four per queue, so that one turn can be prepared while
-//! another is in flight.
+//! Lanes: the workers that the broker knows. A process has up to four per queue, so that one turn
+//! can be prepared while another is in flight.
 
 use std::{sync::Arc, time::Instant};
 
@@ -27,9 +27,11 @@ pub(super) struct Lane {
     /// Slots that are reserved for the answer of the turn that is on its way, and since when.
     pub(super) reserved: usize,
     pub(super) sent: Option<Instant>,
-    /// Jobs that the turn on its way may hold at the broker: those whose endings it carries, or those that it claims.
+    /// Jobs that the turn on its way may hold at the broker: those whose endings it carries, or
+    /// those that it claims.
     pub(super) in_doubt: usize,
-    /// The turn on its way is not answered in time: what the lane holds at the broker takes no slots from other lanes.
+    /// The turn on its way is not answered in time: what the lane holds at the broker takes no
+    /// slots from other lanes.
     pub(super) late: bool,
     /// Endings of its deliveries that wait for its next turn.
     pub(super) finishes: Vec<Finish>,
@@ -41,7 +43,8 @@ pub(super) struct Lane {
     pub(super) held: usize,
     /// When its lease ends.
     pub(super) lease: LeaseClock,
-    /// Whether it registers in the place of one that the broker has forgotten although its lease stood.
+    /// Whether it registers in the place of one that the broker has forgotten although its lease
+    /// stood.
     pub(super) lost: bool,
 }
 
@@ -88,7 +91,8 @@ pub(super) enum TurnEnd {
 
 /// Registers if need be, then sends the turn, unchanged, until it is answered (R10).
 ///
-/// `lost` if it registers in the place of a lane that the broker has forgotten although its lease stood.
+/// `lost` if it registers in the place of a lane that the broker has forgotten although its lease
+/// stood.
 pub(super) async fn send_turn(shared: Arc<Shared>, name: Option<PartyName>, lost: bool, mut turn: Turn) -> TurnEnd {
     let (queue, connection, identity) = (turn.queue.clone(), &shared.connection, &shared.identity);
     // A replay does not renew the lease (R5), so that the next heartbeat after it must not come too

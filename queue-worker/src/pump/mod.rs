@@ -122,7 +122,8 @@ impl Pump {
             self.plan();
             let wake = self.next_wake();
             tokio::select! {
-                // In this order, so that a simulation can be replayed. Only events come without end, and they are last.
+                // In this order, so that a simulation can be replayed. Only events come without
+                // end, and they are last.
                 biased;
                 _ = self.stop.stage.changed(), if self.awaits_stage() => {}
                 Some((sent, heartbeats)) = self.heartbeat.in_flight.next() => self.heartbeats_ended(sent, heartbeats),

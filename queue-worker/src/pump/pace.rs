@@ -35,7 +35,8 @@ impl Pace {
         self.held += (held.as_secs_f64().min(LONGEST_HELD) - self.held) * GAIN;
     }
 
-    /// Jobs that make a turn of their own worth while. A slot is with a turn, then with a job, and so on.
+    /// Jobs that make a turn of their own worth while. A slot is with a turn, then with a job, and
+    /// so on.
     pub(super) fn part(&self) -> usize {
         let per_second = self.slots as f64 / (self.held + self.turn).max(1e-6);
         ((per_second / TURNS) as usize).clamp(1, (self.slots / PARTS).max(1))

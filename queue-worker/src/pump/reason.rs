@@ -22,7 +22,8 @@ pub(super) enum Reason {
 }
 
 impl Reason {
-    /// The time of the broker's clock that an answer has to be of to have found what this speaks of; `None`: no answer counts.
+    /// The time of the broker's clock that an answer has to be of to have found what this speaks
+    /// of; `None`: no answer counts.
     fn as_of(self) -> Option<i64> {
         if let Reason::Announced(as_of) = self { as_of } else { None }
     }
@@ -33,7 +34,8 @@ impl Reason {
 pub(super) enum Latest {
     /// There is more.
     Backlog,
-    /// There is nothing: no work, no suspects, no parked job, none that will be due. Nobody has announced anything since.
+    /// There is nothing: no work, no suspects, no parked job, none that will be due. Nobody has
+    /// announced anything since.
     Calm,
     /// Something in between, or no claim was answered yet.
     #[default]
@@ -96,7 +98,8 @@ impl Work {
         self.news = None;
     }
 
-    /// A claim has been answered, as of this time of the broker's clock. If it has left nothing, it has found what was announced before.
+    /// A claim has been answered, as of this time of the broker's clock. If it has left nothing, it
+    /// has found what was announced before.
     pub(super) fn answered(&mut self, latest: Latest, as_of: Option<i64>, found_all: bool) {
         self.latest = latest;
         if found_all {

@@ -5,8 +5,8 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 use super::Pump;
 use crate::tuning::{LEAD, MOST_PARTS};
 
-/// How far a queue is in the time that all queues share: it grows by what it was given, divided by its weight, in units that
-/// keep the largest weight exact.
+/// How far a queue is in the time that all queues share: it grows by what it was given, divided by
+/// its weight, in units that keep the largest weight exact.
 pub(super) type Served = i128;
 
 /// The growth for this number of jobs.
@@ -59,8 +59,8 @@ impl Pump {
     }
 }
 
-/// By weight, in parts: the queue that was served least gets the next. One that is full does not take part, so its share goes to
-/// the others. `part` is at least one job.
+/// By weight, in parts: the queue that was served least gets the next. One that is full does not
+/// take part, so its share goes to the others. `part` is at least one job.
 fn by_weight(claimants: &[Claimant], free: usize, part: usize) -> Vec<(usize, usize)> {
     if let [alone] = claimants {
         return given(claimants, &[if alone.hungry { alone.room.min(free) } else { 0 }]);
@@ -83,7 +83,8 @@ fn by_weight(claimants: &[Claimant], free: usize, part: usize) -> Vec<(usize, us
     given(claimants, &shares)
 }
 
-/// In strict order: a queue gets what those before it cannot use, and nothing while they may still ask for it.
+/// In strict order: a queue gets what those before it cannot use, and nothing while they may still
+/// ask for it.
 fn in_order(claimants: &[Claimant], free: usize) -> Vec<(usize, usize)> {
     let mut shares = vec![0; claimants.len()];
     let mut left = free;

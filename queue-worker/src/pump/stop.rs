@@ -75,7 +75,8 @@ impl Pump {
         }
     }
 
-    /// Nothing runs any more, or nothing that could be stopped, and every ending is handed in, or cannot be.
+    /// Nothing runs any more, or nothing that could be stopped, and every ending is handed in, or
+    /// cannot be.
     pub(super) fn is_done(&mut self) -> bool {
         if self.stop.times.is_none() {
             return false;
@@ -99,8 +100,9 @@ impl Pump {
         !owes && (!waits || idle.is_some_and(|idle| now >= idle + LAST_TURNS))
     }
 
-    /// How long endings may be handed in once the worker stops waiting for handlers. A process that is about to exit has less time: with what
-    /// [`leave`](Self::leave) takes, it ends before it is [ended](crate::shutdown::stop_at).
+    /// How long endings may be handed in once the worker stops waiting for handlers. A process that
+    /// is about to exit has less time: with what [`leave`](Self::leave) takes, it ends before it is
+    /// [ended](crate::shutdown::stop_at).
     fn last_turns(&self) -> Duration {
         match self.shared.settings.exit {
             Some(_) if self.stop.times.as_ref().is_some_and(|stopping| stopping.gave_up) => LAST_DEEDS / 2,
@@ -171,7 +173,8 @@ impl Pump {
                 }
             }
         }
-        // A courtesy: without it the leases run out by themselves, and the history lacks the last seconds.
+        // A courtesy: without it the leases run out by themselves, and the history lacks the last
+        // seconds.
         let left = last.for_each(|()| std::future::ready(()));
         let _ = tokio::time::timeout(self.last_turns() * 2 / 5, futures_util::future::join(left, self.shared.history.send())).await;
         self.stop.result

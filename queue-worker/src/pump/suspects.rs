@@ -30,7 +30,8 @@ impl Suspects {
         self.running > 0
     }
 
-    /// Whether a claim of this lane asks for one. Where none wait, nothing is asked for while some wait elsewhere.
+    /// Whether a claim of this lane asks for one. Where none wait, nothing is asked for while some
+    /// wait elsewhere.
     pub(super) fn ask(&mut self, lane: LaneId) -> bool {
         let asks = self.is_free() && (self.waiting.is_empty() || self.waiting.contains(&lane.queue));
         if asks {

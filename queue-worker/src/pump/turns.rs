@@ -50,7 +50,8 @@ impl Pump {
         self.queues.dirty.drain(..n_dirty);
     }
 
-    /// Registers the first lanes of many queues together: a slot that is given to a queue does not wait for that.
+    /// Registers the first lanes of many queues together: a slot that is given to a queue does not
+    /// wait for that.
     fn register_first_lanes(&mut self, now: Instant) {
         if self.queues.unregistered.is_empty() || self.stop.times.is_some() {
             return;
@@ -107,8 +108,9 @@ impl Pump {
         self.pace.may_send(items, state.limit, idle, &mut state.waits, now)
     }
 
-    /// Claims up to `share` jobs. A queue that has more than that is claimed from in parts, by several lanes: while the jobs
-    /// of one run, the turn of another is on its way. False: not all of it could be, or should be now.
+    /// Claims up to `share` jobs. A queue that has more than that is claimed from in parts, by
+    /// several lanes: while the jobs of one run, the turn of another is on its way. False: not all
+    /// of it could be, or should be now.
     fn send_claims(&mut self, queue: usize, share: usize, now: Instant) -> bool {
         let mut left = share;
         while left > 0 && self.queues[queue].may_have_work() {

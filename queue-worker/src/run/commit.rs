@@ -1,5 +1,5 @@
-//! Tasks whose effects commit together with the ending of their job. A job that has committed is not run again, whatever has happened to its run since: its stored
-//! ending is replayed.
+//! Tasks whose effects commit together with the ending of their job. A job that has committed is
+//! not run again, whatever has happened to its run since: its stored ending is replayed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,11 +12,13 @@ use queue_core::{
 use super::{Run, inject::Options};
 use crate::letters::address;
 
-/// A job runs again after this time, and up to as much more, if it is not known whether it has committed.
+/// A job runs again after this time, and up to as much more, if it is not known whether it has
+/// committed.
 const UNKNOWN: Duration = Duration::from_secs(1);
 
 impl Run {
-    /// What the run has to know to commit. `Err`: the job has committed already, or this is not known.
+    /// What the run has to know to commit. `Err`: the job has committed already, or this is not
+    /// known.
     pub(super) async fn completion(
         &self,
         envelope: &Envelope<'_>,

@@ -42,7 +42,8 @@ impl Run {
             (Outcome::Failed(error), Some(CancelCause::TimedOut)) => {
                 self.failed(task, options, None, format!("{}: {error}", timed_out()).into(), context)
             }
-            // It was told to stop, and says so with an error: its job is not to blame, or its finish changes nothing any more.
+            // It was told to stop, and says so with an error: its job is not to blame, or its
+            // finish changes nothing any more.
             (Outcome::Failed(_) | Outcome::Stopped(_), Some(cause)) => Ending::Stopped { by_shutdown: cause == CancelCause::Shutdown },
             (Outcome::Failed(error) | Outcome::Retry(error), _) => self.failed(task, options, None, error, context),
             (Outcome::RetryAfter(delay, why), _) => self.failed(task, options, Some(delay), why, context),
@@ -86,7 +87,8 @@ impl Run {
         stored
     }
 
-    /// The job failed. It is retried after this delay, or after the backoff, or was at its last attempt.
+    /// The job failed. It is retried after this delay, or after the backoff, or was at its last
+    /// attempt.
     fn failed(&self, task: &TaskDef, options: &Options, delay: Option<Duration>, failure: Failure, context: &JobContext) -> Ending {
         let (queue, name, attempt) = (&*self.queue, task.name, context.attempt());
         if attempt >= options.max_attempts {

@@ -11,7 +11,8 @@ use super::Run;
 use crate::{application::Known, letters::address};
 
 impl Run {
-    /// Reads the envelope. One that cannot be read is buried, one of a later release is parked, and one that came too late expires.
+    /// Reads the envelope. One that cannot be read is buried, one of a later release is parked, and
+    /// one that came too late expires.
     pub(super) fn decode<'a>(&self, delivery: &'a Delivery) -> Result<Envelope<'a>, Ending> {
         let envelope = Envelope::decode(&delivery.envelope)
             .map_err(|error| Ending::Bury { reason: BuryReason::Undecodable, error: Some(error.to_string()) })?;

@@ -135,8 +135,9 @@ async fn poll<'a>(
     Outcome::Stopped(cause)
 }
 
-/// The thread of a blocking handler that runs within middleware. A middleware may give the handler up; its thread cannot, and the
-/// run does not end before it: the job would be given away while its handler runs.
+/// The thread of a blocking handler that runs within middleware. A middleware may give the handler
+/// up; its thread cannot, and the run does not end before it: the job would be given away while its
+/// handler runs.
 #[derive(Default)]
 struct Thread(Mutex<Option<Receiver<Caught>>>);
 

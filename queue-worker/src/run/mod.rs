@@ -1,10 +1,13 @@
-//! Runs jobs, on the application's runtime. Running one is a sequence of steps over one value, [`Run`], one function each:
+//! Runs jobs, on the application's runtime. Running one is a sequence of steps over one value,
+//! [`Run`], one function each:
 //!
 //! 1. [`may_start`](Run::may_start): the worker has no stop request.
-//! 2. [`decode`](Run::decode) reads the envelope, and [`find`](Run::find) finds the task (`find.rs`).
-//!    A job whose effects commit with its ending may have ended already (`commit.rs`).
-//! 3. [`settle`](Options::of) which of the settings hold, and [`inject`](Run::inject) the context (`inject.rs`).
-//! 4. [`announce`](Run::announce) to the pump that the handler begins: from now on it can be cancelled.
+//! 2. [`decode`](Run::decode) reads the envelope, and [`find`](Run::find) finds the task
+//!    (`find.rs`). A job whose effects commit with its ending may have ended already (`commit.rs`).
+//! 3. [`settle`](Options::of) which of the settings hold, and [`inject`](Run::inject) the context
+//!    (`inject.rs`).
+//! 4. [`announce`](Run::announce) to the pump that the handler begins: from now on it can be
+//!    cancelled.
 //! 5. [`handle`](Run::handle): the handler, within its timeout; panics are caught (`handle.rs`).
 //! 6. The progress and log lines of the handler are stored, if there are any (`scribe.rs`).
 //! 7. [`ending`](Run::ending): the effect of the outcome on the job (`ending.rs`).
@@ -143,7 +146,8 @@ impl Run {
         if must_not { Err(Ending::Return) } else { Ok(()) }
     }
 
-    /// How long the job has waited, by the broker's clock, since it could start. Only before its first start is that known.
+    /// How long the job has waited, by the broker's clock, since it could start. Only before its
+    /// first start is that known.
     fn waited(&self, envelope: &Envelope<'_>, delivery: &Delivery) -> Option<Duration> {
         let first = delivery.attempts == 0 && delivery.crashes == 0 && delivery.snoozes == 0 && delivery.rate_limited == 0;
         let since = envelope.startable_ms().filter(|_| first)?;

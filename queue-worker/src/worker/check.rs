@@ -114,7 +114,8 @@ impl Worker {
         if problems.is_empty() { Ok(()) } else { Err(WorkerError::Setup(problems)) }
     }
 
-    /// What its tasks declare of all groups, by queue, or which tasks do not agree on those of their queue.
+    /// What its tasks declare of all groups, by queue, or which tasks do not agree on those of
+    /// their queue.
     pub(super) fn group_rules(&self) -> Result<GroupRules, Vec<String>> {
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
         let (mut said, mut problems) = (BTreeMap::<&str, (&str, GroupRule)>::new(), Vec::new());
@@ -131,7 +132,8 @@ impl Worker {
         if problems.is_empty() { Ok(said.into_iter().map(|(queue, (_, rule))| (queue.into(), rule)).collect()) } else { Err(problems) }
     }
 
-    /// The aging that its tasks declare, by queue, or which tasks do not agree on that of their queue.
+    /// The aging that its tasks declare, by queue, or which tasks do not agree on that of their
+    /// queue.
     pub(super) fn aging(&self) -> Result<BTreeMap<&'static str, Duration>, Vec<String>> {
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
         let (mut said, mut problems) = (BTreeMap::<&str, (&str, Duration)>::new(), Vec::new());
@@ -148,8 +150,8 @@ impl Worker {
         if problems.is_empty() { Ok(said.into_iter().map(|(queue, (_, every))| (queue, every)).collect()) } else { Err(problems) }
     }
 
-    /// The subscriptions of its functions, with the types of event that they know, or which functions do not agree on where theirs begins and what it does with
-    /// other types.
+    /// The subscriptions of its functions, with the types of event that they know, or which
+    /// functions do not agree on where theirs begins and what it does with other types.
     pub(super) fn subscriptions(&self) -> Result<Vec<Subscribe>, Vec<String>> {
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
         let (mut said, mut problems) = (BTreeMap::<&str, Subscribe>::new(), Vec::new());
@@ -183,7 +185,8 @@ impl Worker {
         if problems.is_empty() { Ok(said.into_values().collect()) } else { Err(problems) }
     }
 
-    /// The schedules that it declares, or what is wrong with them: an expression, a time zone that this machine does not know, two of one name.
+    /// The schedules that it declares, or what is wrong with them: an expression, a time zone that
+    /// this machine does not know, two of one name.
     pub(super) fn declared(&self) -> Result<Vec<Prepared>, Vec<String>> {
         let (mut declared, mut problems, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
@@ -210,7 +213,8 @@ impl Worker {
         if problems.is_empty() { Ok(declared) } else { Err(problems) }
     }
 
-    /// The limits that its tasks declare, by queue, or which tasks do not agree on one that they share.
+    /// The limits that its tasks declare, by queue, or which tasks do not agree on one that they
+    /// share.
     pub(super) fn limits(&self) -> Result<Limits, Vec<String>> {
         let (mut limits, mut problems): (Limits, Vec<String>) = (Limits::new(), Vec::new());
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
@@ -231,7 +235,8 @@ impl Worker {
         if problems.is_empty() { Ok(limits) } else { Err(problems) }
     }
 
-    /// Tasks of the served queues that commit, if the worker has no database to look their endings up in.
+    /// Tasks of the served queues that commit, if the worker has no database to look their endings
+    /// up in.
     fn missing_outbox(&self) -> Option<String> {
         #[cfg(feature = "outbox")]
         if !self.relays.is_empty() {

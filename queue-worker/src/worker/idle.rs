@@ -16,8 +16,9 @@ const FIRST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(50);
 
 impl Worker {
-    /// Runs jobs until no job of its queues is ready or running, with what those jobs enqueue; for tests, and for programs that work off what
-    /// there is. Jobs that wait for a time (delayed, snoozed, failed and to be tried again), parked jobs, and those of paused queues are left.
+    /// Runs jobs until no job of its queues is ready or running, with what those jobs enqueue; for
+    /// tests, and for programs that work off what there is. Jobs that wait for a time (delayed,
+    /// snoozed, failed and to be tried again), parked jobs, and those of paused queues are left.
     ///
     /// ```standalone_crate
     /// # use queue_core::prelude::*;

@@ -1,5 +1,6 @@
-//! A worker that runs the next job when its caller asks for it: for `queue-conformance`. It claims, runs and ends jobs as every worker does, but it has no
-//! duties: nothing happens between two calls.
+//! A worker that runs the next job when its caller asks for it: for `queue-conformance`. It claims,
+//! runs and ends jobs as every worker does, but it has no duties: nothing happens between two
+//! calls.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -36,7 +37,8 @@ const LEASE: Duration = Duration::from_secs(24 * 3600);
 /// Schedules whose ticks are made together.
 const TICKS: usize = 100;
 
-/// Runs jobs one after the other. While a job waits for the end of another one, the next jobs run beside it.
+/// Runs jobs one after the other. While a job waits for the end of another one, the next jobs run
+/// beside it.
 pub struct Inline {
     shared: Arc<Shared>,
     seen: Seen,
@@ -93,8 +95,9 @@ struct Started {
 }
 
 impl Inline {
-    /// Declares what the worker's tasks declare: limits, groups, aging, schedules and subscriptions. It calls this broker; handlers get the worker's client.
-    /// `waits` is notified when somebody waits for the end of a job.
+    /// Declares what the worker's tasks declare: limits, groups, aging, schedules and
+    /// subscriptions. It calls this broker; handlers get the worker's client. `waits` is notified
+    /// when somebody waits for the end of a job.
     ///
     /// # Errors
     /// [`WorkerError::Setup`], and the errors of the broker.
@@ -126,7 +129,8 @@ impl Inline {
         })
     }
 
-    /// Runs the next job of this queue, or of all queues, and returns it when it has ended. `None`: no job can start now.
+    /// Runs the next job of this queue, or of all queues, and returns it when it has ended. `None`:
+    /// no job can start now.
     ///
     /// # Errors
     /// Those of the broker.
@@ -182,7 +186,8 @@ impl Inline {
         Err(WorkerError::Died("its events have ended".to_owned()))
     }
 
-    /// How long until a job or a schedule is due that waits for a time, as it was when `next` last returned `None`.
+    /// How long until a job or a schedule is due that waits for a time, as it was when `next` last
+    /// returned `None`.
     pub fn next_due(&self) -> Option<Duration> {
         self.seen.lanes.values().filter_map(|lane| lane.next_due).chain(self.seen.next_tick).min()
     }

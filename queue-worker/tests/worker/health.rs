@@ -54,10 +54,12 @@ async fn an_idle_worker_is_not_taken_for_an_isolated_one() {
     let (client, address) = (memory().await, free_address());
     run(worker(&client, &Arc::default()).health(address).lease(LEASE), async {
         let mut others = Vec::new();
-        // It is isolated for a moment, and rightly, where the machine has stood still for half a lease: then it is looked at once more.
+        // It is isolated for a moment, and rightly, where the machine has stood still for half a
+        // lease: then it is looked at once more.
         for _ in 0..5 {
             until_healthy(address).await;
-            // Longer than a lease: nothing happens, and that it goes on not happening is what is tested.
+            // Longer than a lease: nothing happens, and that it goes on not happening is what is
+            // tested.
             let until = std::time::Instant::now() + LEASE + LEASE / 3;
             let other = loop {
                 let health = ask(address, "GET /health").await;

@@ -6,7 +6,8 @@ use crate::common::{Probe, address_in, memory, run, until_state, worker};
 use queue_core::{broker::JobState, prelude::*};
 use tokio::runtime::Handle as Runtime;
 
-/// As many handlers at once as the runtime has blocking threads, each of which needs one of these for its file.
+/// As many handlers at once as the runtime has blocking threads, each of which needs one of these
+/// for its file.
 #[task(queue = "files", blocking, retention = "1h")]
 fn reads_a_file(probe: Data<Probe>) -> Result<(), std::io::Error> {
     probe.note("began");

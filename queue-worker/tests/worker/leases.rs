@@ -49,7 +49,8 @@ async fn a_handler_that_blocks_every_thread_of_its_runtime_keeps_its_lease() {
             run(rival, async { drop(stopped.await) }).await;
         });
     });
-    // Its only slot is taken: it sends no turn that would renew the lease, and what does is the heartbeat alone.
+    // Its only slot is taken: it sends no turn that would renew the lease, and what does is the
+    // heartbeat alone.
     run(worker(&client, &probe).lease(LEASE).concurrency(1), async { until_state(&job, Some(JobState::Done)).await }).await;
     drop(stop);
     queue_conformance::patience::joined(rival);

@@ -33,7 +33,8 @@ async fn waits(probe: Data<Probe>, ctx: JobContext) {
 #[task(queue = "busy")]
 async fn nothing() {}
 
-/// Of this many tries of the same, most have to be quick: a machine that stands still makes some late, and a poll makes all.
+/// Of this many tries of the same, most have to be quick: a machine that stands still makes some
+/// late, and a poll makes all.
 const TRIES: usize = 5;
 
 /// Fails where the slowest of the quick ones was not.
@@ -43,7 +44,8 @@ fn most_are_quick(mut took: Vec<Duration>, bound: Duration) {
     assert!(most < bound, "verdict: SLOW: a poll has found what a hint should have: {took:?}");
 }
 
-/// Drains a queue of many short jobs, and waits until those of the queue `other` have ended: long before the many.
+/// Drains a queue of many short jobs, and waits until those of the queue `other` have ended: long
+/// before the many.
 async fn beside_a_busy_queue(other: QueueConfig, jobs: usize) {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
     client.enqueue_all((0..50_000).map(|_| nothing::job())).await.unwrap();
@@ -165,7 +167,8 @@ async fn a_job_that_becomes_due_at_an_idle_worker_starts_without_a_poll() {
     run(worker(&client, &probe).queue("heavy"), async {
         let mut took = Vec::new();
         for round in 1..=8 {
-            // A claim that found nothing has just been answered: the next poll is most of a second away.
+            // A claim that found nothing has just been answered: the next poll is most of a second
+            // away.
             work::job().enqueue(&client).await.unwrap();
             probe.noted("heavy", 2 * round - 1).await;
             let before = std::time::Instant::now();
@@ -189,7 +192,8 @@ async fn goes_on(probe: Data<Probe>) {
     probe.note("goes on");
 }
 
-/// The names of tasks whose parked jobs are wanted go out once a second. The turn that finds the end of the pause comes in between.
+/// The names of tasks whose parked jobs are wanted go out once a second. The turn that finds the
+/// end of the pause comes in between.
 #[tokio::test]
 async fn jobs_of_a_paused_task_start_as_soon_as_its_pause_ends() {
     const PAUSE: Duration = Duration::from_millis(1300);

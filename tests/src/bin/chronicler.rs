@@ -1,7 +1,8 @@
-//! A process for tests that kill it or its servers: a worker, or, called with `enqueue`, a producer.
+//! A process for tests that kill it or its servers: a worker, or, called with `enqueue`, a
+//! producer.
 //!
-//! `JOURNAL` names the file it writes to, `QUEUES` the queues, `LEASE_MS` a worker's lease, `FIRST` the number of a producer's
-//! first job, `REPLICAS` how many replicas it wants to have its jobs.
+//! `JOURNAL` names the file it writes to, `QUEUES` the queues, `LEASE_MS` a worker's lease, `FIRST`
+//! the number of a producer's first job, `REPLICAS` how many replicas it wants to have its jobs.
 
 use std::{
     path::Path,
@@ -65,7 +66,8 @@ async fn work() -> Outcome<bool> {
     Ok(stopped.is_clean())
 }
 
-/// Enqueues one job after the other, several at a time, until SIGTERM; what is on its way then is settled.
+/// Enqueues one job after the other, several at a time, until SIGTERM; what is on its way then is
+/// settled.
 async fn produce() -> Outcome<()> {
     let (client, journal, queues) = (Client::from_env().await?, journal()?, queues());
     let mut client = client.with_deadline(Duration::from_secs(20));

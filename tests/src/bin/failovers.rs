@@ -1,7 +1,9 @@
-//! Measures failovers: from the promotion of the new master to the first job that starts, and what is lost and done again.
+//! Measures failovers: from the promotion of the new master to the first job that starts, and what
+//! is lost and done again.
 //!
-//! `failovers [N] [redis|valkey]`: N failovers of each sort, 20 if nothing is said. Producers and workers are the processes of the
-//! tests; what they do is judged from their journal after every failover.
+//! `failovers [N] [redis|valkey]`: N failovers of each sort, 20 if nothing is said. Producers and
+//! workers are the processes of the tests; what they do is judged from their journal after every
+//! failover.
 
 use std::{
     path::PathBuf,

@@ -1,4 +1,5 @@
-//! A worker binary whose handlers do what they should not, for the tests of how a process ends and of what blocks.
+//! A worker binary whose handlers do what they should not, for the tests of how a process ends and
+//! of what blocks.
 
 use std::{process::ExitCode, thread, time::Duration};
 

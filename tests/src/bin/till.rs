@@ -1,10 +1,13 @@
-//! A shop whose processes are killed by tests: `orders` stores orders and their jobs in one transaction, `relay` sends the jobs, and `work` runs them. Each payment is an
-//! effect that commits with the ending of its job; every tenth order is paid in two rounds.
+//! A shop whose processes are killed by tests: `orders` stores orders and their jobs in one
+//! transaction, `relay` sends the jobs, and `work` runs them. Each payment is an effect that
+//! commits with the ending of its job; every tenth order is paid in two rounds.
 //!
-//! `DATABASE` is a URL of PostgreSQL or the path of a SQLite file, `QUEUE_URL` the broker, `ORDERS` how many orders there shall be, `STEP_MS` the longest pause between two
-//! steps, `AT_ONCE` the orders of a transaction (1), `CONCURRENCY` that of the worker (8).
+//! `DATABASE` is a URL of PostgreSQL or the path of a SQLite file, `QUEUE_URL` the broker, `ORDERS`
+//! how many orders there shall be, `STEP_MS` the longest pause between two steps, `AT_ONCE` the
+//! orders of a transaction (1), `CONCURRENCY` that of the worker (8).
 //!
-//! With `STOP_AT`, the process stops when it reaches that step for the first time: it creates the file `STOP_FILE`, and goes on when the file is gone.
+//! With `STOP_AT`, the process stops when it reaches that step for the first time: it creates the
+//! file `STOP_FILE`, and goes on when the file is gone.
 //!
 //! | part | steps |
 //! |---|---|
@@ -47,7 +50,8 @@ fn number(variable: &str, otherwise: u32) -> Result<u32, Fault> {
     Ok(std::env::var(variable).ok().map(|text| text.parse()).transpose()?.unwrap_or(otherwise))
 }
 
-/// The file that says that this process stops at this step. It is there until the process may go on.
+/// The file that says that this process stops at this step. It is there until the process may go
+/// on.
 fn stops(step: &str) -> Option<PathBuf> {
     static STOPPED: AtomicBool = AtomicBool::new(false);
     let here = std::env::var("STOP_AT").is_ok_and(|at| at == step) && !STOPPED.swap(true, Ordering::SeqCst);

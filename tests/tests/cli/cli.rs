@@ -221,7 +221,8 @@ fn rows_of_an_outbox_are_listed_and_repaired() {
     assert!(ended.code == 6 && ended.stderr.contains("queue outbox init --dialect sqlite"), "{}", ended.stderr);
 }
 
-/// As of a server that refuses connections without TLS. Its certificates: one that is signed by itself, and one of an authority.
+/// As of a server that refuses connections without TLS. Its certificates: one that is signed by
+/// itself, and one of an authority.
 #[tokio::test]
 async fn an_outbox_in_postgresql_is_reached_with_tls() {
     let place = Place::new();

@@ -4,7 +4,8 @@ use std::{fs, path::Path};
 
 use queue_tests::command_line::Place;
 
-/// The commands in the shell blocks of a page, without their comments, and without what a shell would do with them.
+/// The commands in the shell blocks of a page, without their comments, and without what a shell
+/// would do with them.
 fn commands(page: &str) -> Vec<String> {
     let (mut commands, mut is_shell) = (Vec::new(), false);
     for line in page.lines().map(str::trim) {

@@ -1,4 +1,5 @@
-//! Edits and copies of jobs, as a person makes them: on the command line, and over a broker that loses answers.
+//! Edits and copies of jobs, as a person makes them: on the command line, and over a broker that
+//! loses answers.
 
 use std::{
     net::Ipv4Addr,
@@ -30,7 +31,8 @@ async fn charge(account: String, cents: u64) {
     drop((account, cents));
 }
 
-/// A parameter that may be missing, one with a default, and one that has another form in MessagePack than in JSON.
+/// A parameter that may be missing, one with a default, and one that has another form in
+/// MessagePack than in JSON.
 #[task(queue = "orders")]
 async fn ship(order: u64, note: Option<String>, #[default(3)] boxes: u32, at: Ipv4Addr) {
     drop((order, note, boxes, at));
@@ -157,7 +159,8 @@ fn client() -> (Arc<LosesAnswers>, Client) {
     (broker, client)
 }
 
-/// The key, the group and the limits that a task declares are made of the new parameters; what was given stays.
+/// The key, the group and the limits that a task declares are made of the new parameters; what was
+/// given stays.
 #[tokio::test]
 async fn what_is_made_of_parameters_is_made_anew() {
     let (_, client) = client();
@@ -268,7 +271,8 @@ async fn a_group_named_none_is_a_group() {
     assert_eq!((edited.changes.len(), group().await), (1, None));
 }
 
-/// An answer that is lost is no failure, and no second change: an edit is found as it was wanted, a copy is made once.
+/// An answer that is lost is no failure, and no second change: an edit is found as it was wanted, a
+/// copy is made once.
 #[tokio::test]
 async fn a_lost_answer_is_asked_for_again() {
     let (broker, client) = client();

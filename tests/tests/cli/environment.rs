@@ -1,4 +1,5 @@
-//! Environment variables: one that is set to nothing, or to what cannot be read, is refused, and never taken for one that is not set.
+//! Environment variables: one that is set to nothing, or to what cannot be read, is refused, and
+//! never taken for one that is not set.
 
 #![cfg(unix)]
 

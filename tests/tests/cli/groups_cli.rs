@@ -1,4 +1,5 @@
-//! Groups on the command line: rules hold from the next claim on, and what cannot be is refused with a way out.
+//! Groups on the command line: rules hold from the next claim on, and what cannot be is refused
+//! with a way out.
 
 use queue_core::{__private::declare_groups, Client, inspect::GroupRule, prelude::*};
 use queue_tests::{command_line::Place, patience::WatchBroker};
@@ -137,7 +138,8 @@ fn two_arguments_in_place_of_an_address_are_refused_with_the_address() {
     }
 }
 
-/// A name comes from the data of tenants: a terminal obeys none of it, and a shell takes it as it is.
+/// A name comes from the data of tenants: a terminal obeys none of it, and a shell takes it as it
+/// is.
 #[test]
 fn the_name_of_a_group_is_plain_text() {
     let place = Place::sqlite(SHOP);

@@ -82,7 +82,8 @@ async fn a_person_stays_at_a_list(kind: Kind) {
     stays(&Place::on(SHOP, server.url()));
 }
 
-/// An error beside the last answer, and then the next answers. A file gets nothing that only a terminal obeys.
+/// An error beside the last answer, and then the next answers. A file gets nothing that only a
+/// terminal obeys.
 async fn a_list_that_a_person_stays_at_outlives_an_outage(kind: Kind) {
     let mut server = Server::start(kind);
     let place = Place::on(SHOP, server.url());

@@ -1,4 +1,5 @@
-//! Limits on the command line: what a person sets holds from the next claim on, and what cannot be is refused with a way out.
+//! Limits on the command line: what a person sets holds from the next claim on, and what cannot be
+//! is refused with a way out.
 
 use std::collections::BTreeMap;
 

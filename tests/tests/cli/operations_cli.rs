@@ -170,7 +170,8 @@ async fn an_operation_survives_the_process_that_runs_it() {
     survives(&folder, &url).await;
 }
 
-/// Its process is killed in the middle. Another one goes on with what is left, and a step of the first one that comes late changes nothing.
+/// Its process is killed in the middle. Another one goes on with what is left, and a step of the
+/// first one that comes late changes nothing.
 async fn survives(folder: &TempDir, url: &str) {
     const JOBS: usize = 20_000;
     let client = Client::connect(url).await.unwrap().watched();
@@ -238,7 +239,8 @@ async fn a_start_without_an_answer_names_the_operation_that_may_have_begun() {
     assert!(error.is_ambiguous() && error.to_string().contains(&says), "{error}");
 }
 
-/// A broker that carries out each step, and keeps most answers to itself: also two in a row, so that a step that is sent again is not answered either.
+/// A broker that carries out each step, and keeps most answers to itself: also two in a row, so
+/// that a step that is sent again is not answered either.
 #[derive(Debug)]
 struct LosesAnswers {
     inner: DynBroker,

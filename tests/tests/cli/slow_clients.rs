@@ -24,7 +24,8 @@ fn get(address: &str, path: &str) -> String {
     answer
 }
 
-/// Sends the start of a request, and one byte after the other until the other side has had enough. Gives what it has answered.
+/// Sends the start of a request, and one byte after the other until the other side has had enough.
+/// Gives what it has answered.
 fn one_by_one(address: &str, start: &str) -> String {
     let mut stream = connect(address);
     stream.write_all(start.as_bytes()).unwrap();
@@ -52,7 +53,8 @@ fn clients_of_health_that_do_not_ask_delay_nobody() {
     let mut command = place.command(&["work", "--health", &address]);
     let _worker = Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
     wait_for("the worker to be well", || get(&address, "/health").starts_with("HTTP/1.1 200").then_some(()));
-    // More than it has places. A round counts in which the time of no client was up, which is 5 s: the machine may be busy.
+    // More than it has places. A round counts in which the time of no client was up, which is 5 s:
+    // the machine may be busy.
     let rounds = (0..5).map(|_| {
         let began = Instant::now();
         let mut slow: Vec<TcpStream> = (0..40).map(|_| connect(&address)).collect();

@@ -155,7 +155,8 @@ async fn sees_all(client: Client) {
     let there = add::job(2).queue("other").enqueue(&client).await.unwrap();
     let (one, other) = (told(&mut watch).await, told(&mut only).await);
     assert_eq!((&one, one.job.clone(), one.from, one.to), (&other, there.address().clone(), None, Some(JobState::Ready)));
-    // The first transitions of a new queue are not seen, which is told; from then on it is as the others.
+    // The first transitions of a new queue are not seen, which is told; from then on it is as the
+    // others.
     add::job(3).queue("new").enqueue(&client).await.unwrap();
     let Watched::Lost(lost) = next(&mut watch).await else { panic!("the first are not seen") };
     assert_eq!((lost.queue.as_str(), lost.transitions), ("new", None));

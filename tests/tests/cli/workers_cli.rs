@@ -95,7 +95,8 @@ fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
 fn asks(place: &Place) {
     let [mut old, mut new] = ["v41", "v42"].map(|release| Working::start(place, release));
     let listed = || place.json(&["workers"])["workers"].as_array().unwrap().clone();
-    // Before the first worker registers a SQLite file has no queue, and before its first heartbeat a worker cannot be asked.
+    // Before the first worker registers a SQLite file has no queue, and before its first heartbeat
+    // a worker cannot be asked.
     let known = until("both workers have said what they use", || {
         let output = place.run(&["workers", "--json"]);
         let rows: Value = serde_json::from_slice(&output.stdout).ok()?;
@@ -115,7 +116,8 @@ fn asks(place: &Place) {
     assert!(place.refused(2, &["workers", "quiet"]).contains("WORKER"));
     assert!(place.refused(3, &["workers", "stop", "0123456789abcdef"]).contains(&second));
 
-    // It is confirmed, and shown in each of its queues for longer than the leases of lanes that send no turns.
+    // It is confirmed, and shown in each of its queues for longer than the leases of lanes that
+    // send no turns.
     assert_eq!(place.ok(&["workers", "quiet", "--release", "v41", "--yes"]), format!("{first} quiet\n"));
     assert_eq!(place.ok(&["workers", "quiet", &first]), format!("{first} quiet\n"), "it is idempotent");
     assert!(old.said().contains("asked to claim nothing") && old.said().contains("with the command line"), "{}", old.said());

@@ -142,8 +142,8 @@ impl Damage {
         keeper.ask::<i64>(&command).await;
     }
 
-    /// What a person does who reads the error: a schema number that is none is taken away, and so is what lanes know. What is no longer of our type is left to the
-    /// auditor.
+    /// What a person does who reads the error: a schema number that is none is taken away, and so
+    /// is what lanes know. What is no longer of our type is left to the auditor.
     pub(crate) async fn remove(&self, case: &Case, keeper: &mut Keeper) {
         if self.how != How::Retyped && matches!(self.kind.as_str(), "meta" | "knows") {
             keeper.ask::<i64>(redis::cmd("DEL").arg(case.key(&self.kind))).await;
@@ -157,7 +157,8 @@ impl Harm for Damage {
     }
 
     fn may_double(&self) -> bool {
-        // What is in `ready` and elsewhere is found by the auditor, and a claim hands out nothing that runs.
+        // What is in `ready` and elsewhere is found by the auditor, and a claim hands out nothing
+        // that runs.
         matches!(self.how, How::Doubled(_)) && !LISTS[..5].contains(&self.kind.as_str())
     }
 
@@ -166,8 +167,8 @@ impl Harm for Damage {
         self.how == How::Retyped
     }
 
-    /// What has lost its type is refused with the server's word for it; everything else is worked around, but for what says who
-    /// somebody is, or of which version the data are.
+    /// What has lost its type is refused with the server's word for it; everything else is worked
+    /// around, but for what says who somebody is, or of which version the data are.
     fn explains(&self, error: &Error) -> bool {
         match (error, &self.how) {
             (Error::WrongType { key, .. }, How::Retyped) => key.ends_with(&self.kind),

@@ -35,7 +35,8 @@ pub(crate) enum Deed {
     Pause,
     People,
     Register,
-    /// Of a topic beside the queue. It is not tried on servers, where topics have keys of their own.
+    /// Of a topic beside the queue. It is not tried on servers, where topics have keys of their
+    /// own.
     Topic,
 }
 

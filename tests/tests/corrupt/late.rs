@@ -33,7 +33,8 @@ on_servers! {
 
 const QUEUE: &str = "late";
 
-/// What a reclaim has moved: how many jobs were returned, how many were charged, and the ids of those that were buried.
+/// What a reclaim has moved: how many jobs were returned, how many were charged, and the ids of
+/// those that were buried.
 type Moved = (u64, u64, Vec<Vec<u8>>);
 
 async fn a_late_reclaim_takes_nothing_from_a_later_holder_or_from_one_that_lives(kind: Kind) {
@@ -122,7 +123,8 @@ async fn a_late_look_at_what_has_gone_on_finds_nothing(kind: Kind) {
     assert_eq!(server.ask::<Vec<String>>(&look.iter().map(String::as_str).collect::<Vec<_>>()).unwrap(), [""; 0]);
 }
 
-/// Without its digest nobody knows whether it is the same job: it is taken for that one, and no second job comes to be.
+/// Without its digest nobody knows whether it is the same job: it is taken for that one, and no
+/// second job comes to be.
 async fn an_id_whose_digest_is_lost_is_still_taken(kind: Kind) {
     let server = Server::start(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();

@@ -1,9 +1,12 @@
-//! Every request, on every state that other hands can leave behind: one key of Redis is of another type, gone, or holds what is not
-//! ours; one column of SQLite holds what it should not. A request is answered or refused in words, and whatever it has done by then, the auditor makes a queue of it in which
-//! every job that still has its body runs once more, exactly once, and nobody waits for ever.
+//! Every request, on every state that other hands can leave behind: one key of Redis is of another
+//! type, gone, or holds what is not ours; one column of SQLite holds what it should not. A request
+//! is answered or refused in words, and whatever it has done by then, the auditor makes a queue of
+//! it in which every job that still has its body runs once more, exactly once, and nobody waits for
+//! ever.
 //!
-//! A run tries an eighth of all cases, on each kind of server another one. `QUEUE_TEST_PART=1/8` chooses the eighth.
-//! `QUEUE_TEST_CORRUPT=` tries all cases and shows them; `QUEUE_TEST_CORRUPT=active` those whose name contains this.
+//! A run tries an eighth of all cases, on each kind of server another one. `QUEUE_TEST_PART=1/8`
+//! chooses the eighth. `QUEUE_TEST_CORRUPT=` tries all cases and shows them;
+//! `QUEUE_TEST_CORRUPT=active` those whose name contains this.
 
 mod damage;
 mod deeds;

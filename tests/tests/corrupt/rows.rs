@@ -58,7 +58,8 @@ const COLUMNS: &[(&str, &[&str])] = &[
 const DEEDS: [Deed; 9] =
     [Deed::Endings, Deed::Replay, Deed::Enqueue, Deed::Extend, Deed::Cancel, Deed::SweepFenced, Deed::Sweep, Deed::People, Deed::Topic];
 
-/// What is put there, in SQL. Sums in the columns end at 2^32 - 1 or at 2^53; the last is a text that is not UTF-8.
+/// What is put there, in SQL. Sums in the columns end at 2^32 - 1 or at 2^53; the last is a text
+/// that is not UTF-8.
 const VALUES: [&str; 8] =
     ["-5", "4294967295", "9007199254740992", "9223372036854775807", "1e300", "'garbage'", "x'ff00c1'", "CAST(x'ff00c1' AS TEXT)"];
 
@@ -165,7 +166,8 @@ async fn in_a_sqlite_file_no_strange_row_loses_doubles_or_wedges_a_job() {
     assert!(!cases.is_empty(), "no case has such a name");
     let hands = (0..HANDS).map(|hand| {
         let (scene, cases, scene_file) = (&scene, &cases, folder.path().join("scene.db"));
-        // One file after the other in the same place, where the ballast of the first is that of all.
+        // One file after the other in the same place, where the ballast of the first is that of
+        // all.
         let file = folder.path().join(hand.to_string()).join("case.db");
         async move {
             let mut problems = Vec::new();

@@ -1,4 +1,5 @@
-//! What an idle worker costs: a turn that returned nothing is followed by another one when there is a hint, when something is due, or when it polls.
+//! What an idle worker costs: a turn that returned nothing is followed by another one when there is
+//! a hint, when something is due, or when it polls.
 
 use std::{
     sync::Arc,
@@ -26,7 +27,8 @@ const GROUPS: usize = 450;
 const ALL: usize = 500;
 const CRASHES: CrashRule = CrashRule { max_crashes: 3, tasks: &[], window: Duration::from_secs(3600), delay: Duration::ZERO };
 
-/// So many turns take longer than this, where the worker polls. A worker that asks again and again makes them in some milliseconds.
+/// So many turns take longer than this, where the worker polls. A worker that asks again and again
+/// makes them in some milliseconds.
 const TURNS: u64 = 6;
 const POLLS: Duration = Duration::from_secs(1);
 

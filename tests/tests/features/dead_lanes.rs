@@ -1,4 +1,5 @@
-//! Thousands of workers die together: one worker removes their lanes after one wait for the second check.
+//! Thousands of workers die together: one worker removes their lanes after one wait for the second
+//! check.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,5 @@
-//! Every link of a page leads somewhere: the file is there, and has the heading. The tables of reference pages are complete.
+//! Every link of a page leads somewhere: the file is there, and has the heading. The tables of
+//! reference pages are complete.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -259,14 +260,16 @@ fn code(text: &str) -> Vec<&str> {
     spans
 }
 
-/// The messages that the rows of a table quote: in the first cell with code. Those of other programs follow their name.
+/// The messages that the rows of a table quote: in the first cell with code. Those of other
+/// programs follow their name.
 fn quoted(table: &str) -> Vec<&str> {
     let rows = table.lines().filter_map(|line| line.strip_prefix("| "));
     let cells = rows.filter_map(|row| row.split(" | ").find(|cell| cell.contains('`')));
     cells.filter(|cell| !cell.starts_with("Cargo: ")).flat_map(code).filter(|span| span.trim().contains(' ')).collect()
 }
 
-/// One line in lower case, so that a message that is broken into lines, or begins a sentence, is found.
+/// One line in lower case, so that a message that is broken into lines, or begins a sentence, is
+/// found.
 fn one_line(text: &str) -> String {
     text.replace("\\\n", "").split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
 }
@@ -307,7 +310,8 @@ fn a_message_that_a_page_quotes_is_one_of_ours() {
     }
 }
 
-/// The messages of ERROR and WARN lines in a source: of each `error!` and `warn!`, the first text that is no target. A value in it is `…`.
+/// The messages of ERROR and WARN lines in a source: of each `error!` and `warn!`, the first text
+/// that is no target. A value in it is `…`.
 fn logged(source: &str) -> Vec<String> {
     let source = source.split_once("#[cfg(test)]\nmod tests {").map_or(source, |(code, _)| code);
     let calls = ["tracing::error!(", "tracing::warn!("].into_iter().flat_map(|call| source.split(call).skip(1));
@@ -353,10 +357,12 @@ fn the_page_of_logs_has_every_error_and_warning() {
     assert!(missing.is_empty(), "docs/logs.md lacks these lines: {missing:#?}");
 }
 
-/// The fields of the types of a source file that are printed as JSON: of structs that only serialize, and of types with code for it.
+/// The fields of the types of a source file that are printed as JSON: of structs that only
+/// serialize, and of types with code for it.
 fn printed(source: &str) -> Vec<&str> {
     let mut fields = Vec::new();
-    // Whether the next struct is printed, whether these lines are in it, and whether the next field has another name or none.
+    // Whether the next struct is printed, whether these lines are in it, and whether the next field
+    // has another name or none.
     let (mut derives, mut inside, mut renamed) = (false, false, false);
     for line in source.lines().map(str::trim) {
         fields.extend(name_behind(line, "fields.serialize_field(\""));
@@ -426,7 +432,8 @@ fn the_reference_has_every_field_of_the_json_output() {
     assert!(missing.is_empty(), "docs/json.md lacks these fields: {missing:?}");
 }
 
-/// What rustdoc cannot compile here, because its library is not in this workspace, is a piece of a program that `cargo xtask apps` runs.
+/// What rustdoc cannot compile here, because its library is not in this workspace, is a piece of a
+/// program that `cargo xtask apps` runs.
 #[test]
 fn the_examples_of_transactions_are_those_that_are_compiled() {
     let page = read("docs/transactions.md");
@@ -447,7 +454,8 @@ fn the_examples_of_transactions_are_those_that_are_compiled() {
     assert_eq!(page.matches("```rust\n").count() + page.matches("```rust,no_run\n").count(), 3, "rustdoc compiles the others");
 }
 
-/// A path that begins with the name of a crate of its row is complete; others begin in one of these folders.
+/// A path that begins with the name of a crate of its row is complete; others begin in one of these
+/// folders.
 #[test]
 fn the_places_in_the_tables_of_the_architecture_exist() {
     const FOLDERS: [&str; 6] =

@@ -1,5 +1,5 @@
-//! Futures that are dropped at every await: what they were about happens whole, or not at all, and whoever comes next finds
-//! everything in order.
+//! Futures that are dropped at every await: what they were about happens whole, or not at all, and
+//! whoever comes next finds everything in order.
 
 use std::{
     collections::BTreeSet,
@@ -63,7 +63,8 @@ on_both! {
     a_worker_leaves_every_job_to_its_successor
 }
 
-/// Polls a future so often, each time that it asks for it, and drops it when it asks once more. What it came to, if it did.
+/// Polls a future so often, each time that it asks for it, and drops it when it asks once more.
+/// What it came to, if it did.
 async fn dropped_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;
@@ -113,8 +114,8 @@ async fn an_enqueue_leaves_a_whole_job_or_none(client: Client) {
     assert!(answered.len() > 5 && !answered.contains(&0), "some were dropped, and some were not: {answered:?}");
 }
 
-/// Callers give up while a server stands still, as those of a web application do. Their batches stay in flight, all that a queue may
-/// have. Whoever comes next waits for one to land.
+/// Callers give up while a server stands still, as those of a web application do. Their batches
+/// stay in flight, all that a queue may have. Whoever comes next waits for one to land.
 #[test]
 fn an_enqueue_behind_batches_of_callers_who_have_gone_is_answered() {
     let server = Server::start(Kind::Redis);
@@ -130,7 +131,8 @@ fn an_enqueue_behind_batches_of_callers_who_have_gone_is_answered() {
             let mut held: Vec<_> = (1..6).map(|number| Box::pin(note::job(number).enqueue(&callers))).collect();
             for enqueue in &mut held {
                 assert!(poll_fn(|context| Poll::Ready(enqueue.as_mut().poll(context).is_pending())).await);
-                // The first goes at once: the next one's batch then takes its place. Too short a pause makes this test see less, and never red.
+                // The first goes at once: the next one's batch then takes its place. Too short a
+                // pause makes this test see less, and never red.
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             // From the first to the last: each that goes makes room for what has gathered.

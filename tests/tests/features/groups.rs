@@ -1,4 +1,5 @@
-//! Groups that other hands break: what is found, told and repaired. Who may not ignore them. And how a task names the group of its jobs.
+//! Groups that other hands break: what is found, told and repaired. Who may not ignore them. And
+//! how a task names the group of its jobs.
 
 use std::{
     collections::BTreeMap,
@@ -129,7 +130,8 @@ async fn slots_and_eligible_groups_in_a_sqlite_file_are_counted_anew_from_the_jo
     is_mended(&broker, hands).await;
 }
 
-/// A lane of an older library would serve no group: the first job of one is refused, and the error names the feature.
+/// A lane of an older library would serve no group: the first job of one is refused, and the error
+/// names the feature.
 async fn a_lane_that_knows_no_groups_keeps_them_out(kind: Kind) {
     let server = Server::start(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
@@ -142,8 +144,9 @@ async fn a_lane_that_knows_no_groups_keeps_them_out(kind: Kind) {
     producer.stored(vec![NewJob::new(JobId::make(), envelope("plain"))]).await;
 }
 
-/// Jobs of a large group are cancelled in steps, between which the others are served. `QUEUE_TEST_JOBS=100000 cargo test -p queue-tests --test features
-/// a_large_group -- --nocapture --test-threads 1` prints the figures.
+/// Jobs of a large group are cancelled in steps, between which the others are served.
+/// `QUEUE_TEST_JOBS=100000 cargo test -p queue-tests --test features a_large_group -- --nocapture --test-threads 1`
+/// prints the figures.
 async fn is_cancelled_beside_others(broker: &DynBroker) {
     let many = std::env::var("QUEUE_TEST_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(3_000);
     let client = Client::with_broker(broker.clone());
@@ -194,7 +197,8 @@ async fn a_large_group_in_a_sqlite_file_is_cancelled_while_others_are_served() {
     is_cancelled_beside_others(&broker).await;
 }
 
-/// Of 10,000 groups it is counted what their jobs wait for. What those of further groups wait for is not known.
+/// Of 10,000 groups it is counted what their jobs wait for. What those of further groups wait for
+/// is not known.
 async fn further_groups_are_in_no_count(broker: &DynBroker) {
     const GROUPS: u64 = 10_000;
     let inspector = Client::with_broker(broker.clone()).inspector();
@@ -224,7 +228,8 @@ async fn further_groups_are_in_no_count(broker: &DynBroker) {
     assert_eq!(inspector.stats(QUEUE).await.unwrap().count(JobState::Ready), GROUPS + 21);
 }
 
-/// Five groups take turns while virtual time passes a bound, to which `later` has moved it. One that comes meanwhile takes turns, too.
+/// Five groups take turns while virtual time passes a bound, to which `later` has moved it. One
+/// that comes meanwhile takes turns, too.
 async fn takes_turns(broker: &DynBroker, later: impl FnOnce()) {
     let mut producer = Producer::on(broker, QUEUE).await;
     for _ in 0..8 {
@@ -334,7 +339,8 @@ async fn by_number(account: i64) {
     let _ = account;
 }
 
-/// What serde makes of a type is not known before there is a value: this one is a map, although it has a text.
+/// What serde makes of a type is not known before there is a value: this one is a map, although it
+/// has a text.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Tags(BTreeMap<String, String>);
 
@@ -400,7 +406,8 @@ async fn says_nothing(tenant: u32) {
     let _ = tenant;
 }
 
-/// What code declares of all groups holds from the first claim on, until a person sets something else; that outlives the next start.
+/// What code declares of all groups holds from the first claim on, until a person sets something
+/// else; that outlives the next start.
 #[tokio::test]
 async fn what_tasks_declare_of_all_groups_holds_from_the_first_claim_on() {
     let client = Client::connect("sqlite://:memory:").await.unwrap().watched();

@@ -105,8 +105,8 @@ async fn minutes_and_hours_go_by_in_memory() {
     minutes_and_hours_go_by(Reporter::new(broker.clone(), &|by| broker.advance(by))).await;
 }
 
-/// Sets the server's clock forward, to so long after that of the machine, and waits until it shows it: a server looks at its clock only now
-/// and then.
+/// Sets the server's clock forward, to so long after that of the machine, and waits until it shows
+/// it: a server looks at its clock only now and then.
 fn set_forward(server: &Server, to: Duration) {
     server.move_clock(i64::try_from(to.as_millis()).unwrap());
     let begun = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -134,7 +134,8 @@ async fn a_history_is_bounded_in_memory(kind: Kind) {
     assert!(task < 75_000 && queue < 25_000, "{task} and {queue} bytes");
 }
 
-/// The bytes of a queue's history in which every minute and every hour has something, in a dozen buckets each.
+/// The bytes of a queue's history in which every minute and every hour has something, in a dozen
+/// buckets each.
 async fn cost_of_tasks(kind: Kind, tasks: &[&str]) -> u64 {
     let server = Server::with_own_clock(kind, &["--appendonly", "no"]);
     let broker = Client::connect(&server.url()).await.unwrap().broker().clone();

@@ -1,5 +1,6 @@
-//! Limits by whole workers: what code declares holds before the first job is claimed, over several workers, through rates and refusals; what other hands
-//! break is found and mended; and who does not know limits is kept out.
+//! Limits by whole workers: what code declares holds before the first job is claimed, over several
+//! workers, through rates and refusals; what other hands break is found and mended; and who does
+//! not know limits is kept out.
 
 use std::{
     collections::BTreeMap,
@@ -124,7 +125,8 @@ async fn slots_and_chains_are_counted_anew_from_the_rows() {
     is_mended(&broker, hands).await;
 }
 
-/// Room for a job that costs less goes to none that comes later: the key is kept, and the jobs say until when.
+/// Room for a job that costs less goes to none that comes later: the key is kept, and the jobs say
+/// until when.
 async fn is_not_overtaken(broker: &DynBroker) {
     let inspector = Client::with_broker(broker.clone()).inspector();
     inspector.set_limit(QUEUE, "api", |rule| (rule.rate, rule.burst) = (Some("1/1h".parse().unwrap()), Some(5))).await.unwrap();
@@ -213,7 +215,8 @@ async fn a_key_is_kept_for_a_costly_job_of_low_priority_in_a_file() {
     a_costly_job_comes_first(&(SqliteBroker::open_path(folder.path().join("queue.db")).unwrap() as DynBroker)).await;
 }
 
-/// A thousand keys of limits that are closed are looked at before one whose rate is over: the sweep goes on behind them.
+/// A thousand keys of limits that are closed are looked at before one whose rate is over: the sweep
+/// goes on behind them.
 #[tokio::test]
 async fn a_sweep_goes_on_behind_closed_keys_in_a_file() {
     let folder = folder();
@@ -237,7 +240,8 @@ async fn a_sweep_goes_on_behind_closed_keys_in_a_file() {
     assert_eq!(removed.iter().sum::<usize>(), 1, "{removed:?}");
 }
 
-/// Hundreds of keys have room at once, and many groups wait for each of them: no key waits until the others have none.
+/// Hundreds of keys have room at once, and many groups wait for each of them: no key waits until
+/// the others have none.
 async fn keys_take_turns(broker: &DynBroker, groups_in_turn: impl Fn() -> usize) {
     const KEYS: usize = 400;
     const OTHERS: usize = 15;
@@ -439,7 +443,8 @@ async fn a_service_that_has_had_enough_is_left_alone() {
     assert_eq!(service.refused.load(Ordering::SeqCst), 4, "nobody asked meanwhile");
 }
 
-/// One job has used the rate of its key by a clock that was a year ahead, and another one waits for it. How far the key is ahead, in microseconds.
+/// One job has used the rate of its key by a clock that was a year ahead, and another one waits for
+/// it. How far the key is ahead, in microseconds.
 async fn is_brought_back(broker: &DynBroker, put_ahead: &dyn Fn(i64), stored: &dyn Fn() -> i64) {
     let inspector = Client::with_broker(broker.clone()).inspector();
     inspector.set_limit(QUEUE, "stripe", |rule| rule.rate = "1/1h".parse().ok()).await.unwrap();
@@ -497,7 +502,8 @@ async fn complete(account: String, tokens: Option<u32>, ctx: JobContext) -> Resu
     Ok(())
 }
 
-/// A run says what it has really used, and whoever comes next waits for that: longer, or not at all, whatever became of the run.
+/// A run says what it has really used, and whoever comes next waits for that: longer, or not at
+/// all, whatever became of the run.
 #[tokio::test]
 async fn a_run_says_what_it_has_used() {
     let client = Client::connect("sqlite://:memory:").await.unwrap().watched();

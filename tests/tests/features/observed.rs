@@ -37,7 +37,8 @@ on_servers! {
     a_worker_says_what_it_uses_when_it_begins_and_that_it_stops
 }
 
-/// A broker that fails on demand around one in memory; with an observer around it; and its counters.
+/// A broker that fails on demand around one in memory; with an observer around it; and its
+/// counters.
 fn observed() -> (Arc<FailingBroker>, DynBroker, Arc<Calls>) {
     let (failing, calls) = (FailingBroker::new(SqliteBroker::open("sqlite::memory:").unwrap()), Arc::new(Calls::default()));
     let client = Client::with_broker(failing.clone()).with_observer(calls.clone());
@@ -159,7 +160,8 @@ async fn follow_a_job(bare: Client) {
     let client = bare.with_observer(by_client.clone()).with_deadline(Duration::from_secs(20));
     let handle = double::job(21).enqueue(&client).await.unwrap();
     client.inspector().stats(QUEUE).await.unwrap();
-    // No worker has served the queue yet: which one may have been meant is asked beside the enqueue.
+    // No worker has served the queue yet: which one may have been meant is asked beside the
+    // enqueue.
     let verbs: Vec<_> = by_client.snapshot().keys().copied().filter(|verb| *verb != "queues").collect();
     assert_eq!(verbs, ["enqueue", "register", "stats"]);
     let worker = Worker::new(bare.clone()).registry(Registry::empty()).register::<double>().lease(Duration::from_secs(2));

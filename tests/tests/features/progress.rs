@@ -1,4 +1,5 @@
-//! What handlers tell of their jobs, by whole workers: progress, logs, and the layer that puts events into them.
+//! What handlers tell of their jobs, by whole workers: progress, logs, and the layer that puts
+//! events into them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -223,7 +224,8 @@ async fn what_was_told_of_jobs_that_are_gone_leaves_nothing(kind: Kind) {
     assert!(!bits().contains('j') && bits().contains('k'), "{}", bits());
 }
 
-/// A library that knows no progress removes the row of a job, and what was told goes with it. Before anything was told there is no trigger.
+/// A library that knows no progress removes the row of a job, and what was told goes with it.
+/// Before anything was told there is no trigger.
 #[tokio::test]
 async fn the_row_of_a_job_takes_along_what_was_told_of_it() {
     let folder = folder();

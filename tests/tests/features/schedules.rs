@@ -47,7 +47,8 @@ async fn made(client: &Client) -> BTreeMap<u64, usize> {
     made
 }
 
-/// Ten who tick, each of whom is killed at a random moment of every try: between asking, deciding, writing and hearing of it.
+/// Ten who tick, each of whom is killed at a random moment of every try: between asking, deciding,
+/// writing and hearing of it.
 async fn each_tick_makes_one_job_however_many_die(broker: DynBroker) {
     let client = Client::with_broker(broker.clone());
     let schedule = Schedule::every("often", Duration::from_secs(1)).catch_up(CatchUp::All(100)).raw_job(job());
@@ -143,7 +144,8 @@ async fn a_next_tick_that_lies_too_far_ahead_is_brought_back(broker: DynBroker) 
 const LOOK: Audit = Audit { repair: false, thorough: false };
 const REPAIR: Audit = Audit { repair: true, thorough: false };
 
-/// Other hands take away the job that a tick waits for, or leave a note of one that has ended: it is found, and the tick comes.
+/// Other hands take away the job that a tick waits for, or leave a note of one that has ended: it
+/// is found, and the tick comes.
 async fn a_run_without_its_job_is_found(broker: DynBroker, lose: impl Fn(), save: impl Fn(), restore: impl Fn()) {
     let client = Client::with_broker(broker.clone());
     let schedule = Schedule::every("often", Duration::from_secs(1)).overlap(Overlap::BufferOne).raw_job(job());
@@ -212,7 +214,8 @@ async fn audit_on_sqlite_finds_a_run_without_its_job() {
     a_run_without_its_job_is_found(broker, || run("DELETE FROM queue_jobs"), save, restore).await;
 }
 
-/// Ids that backfills and people have made are forgotten after a day, in steps. `make`: so many ids, whose time is over.
+/// Ids that backfills and people have made are forgotten after a day, in steps. `make`: so many
+/// ids, whose time is over.
 async fn ids_of_backfills_are_swept(broker: DynBroker, make: impl Fn(usize), left: impl Fn() -> usize) {
     const IDS: usize = 250;
     let client = Client::with_broker(broker.clone());

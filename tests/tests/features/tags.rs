@@ -1,4 +1,5 @@
-//! The index of tags where other programs have changed it: what is found, told and repaired. And parameters that are tags.
+//! The index of tags where other programs have changed it: what is found, told and repaired. And
+//! parameters that are tags.
 
 use queue_conformance::conformance::{Lane, Producer, envelope};
 use queue_core::{
@@ -126,7 +127,8 @@ async fn tags_in_a_sqlite_file_are_counted_anew_from_the_jobs() {
     is_mended(&broker, Others { loses: &|| change("DELETE FROM queue_tags"), points_to: &points_to, removes_the_job: &removes }).await;
 }
 
-/// A long value costs as much as a short one, and a queue without tags has neither the index nor its bit.
+/// A long value costs as much as a short one, and a queue without tags has neither the index nor
+/// its bit.
 async fn what_is_indexed_of_a_tag_is_small(kind: Kind) {
     let server = Server::start(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();

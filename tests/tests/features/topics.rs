@@ -167,7 +167,8 @@ async fn a_trim_for_hundreds_of_subscriptions_is_short() {
     assert!(topic.subscriptions.len() as u64 == SUBSCRIPTIONS && topic.subscriptions.iter().all(|of| of.lost == EVENTS), "{topic:?}");
 }
 
-/// One subscription is rewound while its workers read and the log is trimmed. It misses nothing, and the other one hears of nothing.
+/// One subscription is rewound while its workers read and the log is trimmed. It misses nothing,
+/// and the other one hears of nothing.
 async fn trims_and_rewinds_beside_workers_lose_nothing(client: Client) {
     const ROUNDS: u64 = 6;
     const EVENTS: u64 = 40;
@@ -241,7 +242,8 @@ async fn functions_of_one_subscription_agree_on_where_it_begins() {
     assert!(problems.iter().any(|problem| problem.contains("one function has `unknown = \"")), "{problems:?}");
 }
 
-/// Entries that `redis-cli` has added are events like all others, and one that nobody can read stops nobody.
+/// Entries that `redis-cli` has added are events like all others, and one that nobody can read
+/// stops nobody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_programs_publish_with_xadd() {
     let server = Server::start(Kind::Redis);
@@ -312,7 +314,8 @@ async fn a_type_that_is_no_name_is_not_passed_over() {
     assert_eq!(client.inspector().topic("shop").await.unwrap().unwrap().subscriptions[0].skipped, 1);
 }
 
-/// Headers and tags of another program that no job may have take no event: its job runs without them.
+/// Headers and tags of another program that no job may have take no event: its job runs without
+/// them.
 #[tokio::test]
 async fn headers_and_tags_that_cannot_be_lose_no_event() {
     let server = Server::start(Kind::Redis);

@@ -1,4 +1,5 @@
-//! Marks of who waits for the end of a job: where they may not be set, and what becomes of those whose owner has gone.
+//! Marks of who waits for the end of a job: where they may not be set, and what becomes of those
+//! whose owner has gone.
 
 use std::{sync::Arc, time::Duration};
 
@@ -380,7 +381,8 @@ async fn a_job_that_runs_is_told_at_once_that_it_is_cancelled_on_a_sqlite_file()
     are_told(&Client::connect(&url).await.unwrap().watched(), &Client::connect(&url).await.unwrap().watched()).await;
 }
 
-/// Ten jobs, each of which is cancelled once it runs. A heartbeat tells of it as well, but there is one in five seconds only.
+/// Ten jobs, each of which is cancelled once it runs. A heartbeat tells of it as well, but there is
+/// one in five seconds only.
 async fn are_told(client: &Client, elsewhere: &Client) {
     let begun = Arc::new(Semaphore::new(0));
     let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<stays>().data(begun.clone());
@@ -412,7 +414,8 @@ async fn who_asks_a_sqlite_file_for_a_result_over_64_kib_is_told_its_size() {
     are_told_of_a_large_result(&Client::connect(&url).await.unwrap().watched(), &Client::connect(&url).await.unwrap().watched()).await;
 }
 
-/// A result of 64 KiB has a prefix of three bytes, and one over it five. The largest that is kept is returned as it is.
+/// A result of 64 KiB has a prefix of three bytes, and one over it five. The largest that is kept
+/// is returned as it is.
 async fn are_told_of_a_large_result(client: &Client, elsewhere: &Client) {
     const MOST: usize = 65_536 - 3;
     let (gate, wait) = (Arc::new(Semaphore::new(0)), Duration::from_secs(30));
@@ -493,7 +496,8 @@ async fn are_read(client: &Client) {
     worker.run(waits).await.unwrap();
 }
 
-/// A look at a job changes nothing: without an answer none of them says that a request may have been carried out.
+/// A look at a job changes nothing: without an answer none of them says that a request may have
+/// been carried out.
 #[tokio::test]
 async fn a_question_that_is_not_answered_has_changed_nothing() {
     let broker = FailingBroker::new(SqliteBroker::open("sqlite::memory:").unwrap());

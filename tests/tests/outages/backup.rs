@@ -106,7 +106,8 @@ fn a_copy_of_the_file_alone_may_be_empty_and_a_backup_is_not() {
     let (folder, database, copy) = paths();
     let (code, said) = command(&database, &["enqueue", "greet", "--args", "{\"name\":\"Ada\"}"]);
     assert_eq!(code, 0, "{said}");
-    // A process that has the database open keeps its log: it is merged into the file by the last one that leaves.
+    // A process that has the database open keeps its log: it is merged into the file by the last
+    // one that leaves.
     let open = tokio::runtime::Runtime::new().unwrap().block_on(async {
         let queue = Client::connect(&url(&database)).await.unwrap().watched();
         stays::job(1).enqueue(&queue).await.unwrap();

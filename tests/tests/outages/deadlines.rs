@@ -1,7 +1,9 @@
-//! Every call of a client returns within its deadline, whatever state its broker and its connection are in.
+//! Every call of a client returns within its deadline, whatever state its broker and its connection
+//! are in.
 //!
-//! The promise is the deadline plus 50 ms. Each test prints by how much the latest call was late; what fails it is [`SLACK`], so
-//! that a busy machine does not, and a call that waits for something else than its deadline does.
+//! The promise is the deadline plus 50 ms. Each test prints by how much the latest call was late;
+//! what fails it is [`SLACK`], so that a busy machine does not, and a call that waits for something
+//! else than its deadline does.
 
 use std::{
     error::Error as _,
@@ -31,8 +33,8 @@ use queue_tests::{
 /// The deadline of every call.
 const DEADLINE: Duration = Duration::from_millis(700);
 
-/// How much later than its deadline a call may return before a test fails, beyond the time for which the machine stood still. What a
-/// call must not wait for takes five seconds.
+/// How much later than its deadline a call may return before a test fails, beyond the time for
+/// which the machine stood still. What a call must not wait for takes five seconds.
 const SLACK: Duration = Duration::from_millis(2_000);
 
 /// Nothing in a test takes so long.
@@ -187,7 +189,8 @@ async fn a_connection_that_swallows_everything_is_replaced_although_no_call_wait
     assert!(known::job(2).id("unknown").enqueue(&patient).await.unwrap().existing());
 }
 
-/// Alone, in a crowd, and in bulk. The connection that has lost a reply loses all later ones, as if the network had forgotten it.
+/// Alone, in a crowd, and in bulk. The connection that has lost a reply loses all later ones, as if
+/// the network had forgotten it.
 async fn an_enqueue_whose_reply_was_lost_is_resolved_within_its_deadline(kind: Kind) {
     const PATIENT: Duration = Duration::from_secs(12);
     for jobs in [1, 40] {
@@ -212,7 +215,8 @@ async fn an_enqueue_whose_reply_was_lost_is_resolved_within_its_deadline(kind: K
     }
 }
 
-/// Stores a job while all is well, so that the client is connected and has names in the queue `known`.
+/// Stores a job while all is well, so that the client is connected and has names in the queue
+/// `known`.
 async fn enqueued(client: &Client) -> Handle<known> {
     let patient = client.with_deadline(LONG);
     patient.enqueue_all((0..3).map(known::job)).await.unwrap();
@@ -221,7 +225,8 @@ async fn enqueued(client: &Client) -> Handle<known> {
     client.handle(known::job(0).enqueue(&patient).await.unwrap().address().clone())
 }
 
-/// Makes calls of every kind, at once and one after the other. Gives how much later than its deadline the latest returned.
+/// Makes calls of every kind, at once and one after the other. Gives how much later than its
+/// deadline the latest returned.
 async fn all_in_time(client: &Client, handle: Option<Handle<known>>, state: &str) -> Duration {
     let mut latest = Duration::ZERO;
     let durable = client.with_durability(Durability::PowerLoss);
@@ -304,7 +309,8 @@ fn durable_of(client: &Client) -> Client {
     client.with_durability(Durability::PowerLoss)
 }
 
-/// Holds a call to its deadline, and its error to naming broker and cause. One that enqueues has to use the `whole` of it.
+/// Holds a call to its deadline, and its error to naming broker and cause. One that enqueues has to
+/// use the `whole` of it.
 async fn in_time(name: &str, deadline: Duration, whole: bool, call: impl Future<Output = Result<(), Error>>) -> Duration {
     let (begun, stood) = (Instant::now(), stood_still());
     let outcome = tokio::time::timeout(LONG, call).await.unwrap_or_else(|_| panic!("{name}: it hangs"));

@@ -57,8 +57,8 @@ on_every_broker! {
     a_worker_that_was_held_beyond_its_lease_can_change_nothing
 }
 
-/// Workers die in the middle of their jobs, again and again: everything is done in the end, and only what a dead one held ran
-/// twice.
+/// Workers die in the middle of their jobs, again and again: everything is done in the end, and
+/// only what a dead one held ran twice.
 async fn workers_that_are_killed_lose_no_job(stage: Stage) {
     let stage = stage.leasing(LONG_LEASE);
     const JOBS: u32 = 240;
@@ -159,7 +159,8 @@ mod under_a_server_that_fails {
     }
 }
 
-/// `kill -9` of a server that keeps every write, with workers at work: they find it again by themselves.
+/// `kill -9` of a server that keeps every write, with workers at work: they find it again by
+/// themselves.
 async fn a_server_that_is_killed_and_restarted_loses_nothing(kind: Kind) {
     const JOBS: u32 = 300;
     let mut stage = Stage::on_a_server(kind).await.leasing(LONG_LEASE);

@@ -1,4 +1,5 @@
-//! A full disk refuses jobs, and nothing else; and once there is room again, all is as before. It is a small file system in memory.
+//! A full disk refuses jobs, and nothing else; and once there is room again, all is as before. It
+//! is a small file system in memory.
 
 #![cfg(target_os = "linux")]
 
@@ -90,7 +91,8 @@ async fn who_shares_a_commit_with_the_job_that_does_not_fit_is_answered() {
     }
 }
 
-/// Sends again what was refused, until it is stored: a commit that was on its way may meet the full disk yet.
+/// Sends again what was refused, until it is stored: a commit that was on its way may meet the full
+/// disk yet.
 async fn stored_when_there_is_room(broker: &SqliteBroker, refused: &Enqueue) {
     let stored = async {
         loop {

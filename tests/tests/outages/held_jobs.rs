@@ -1,5 +1,5 @@
-//! What a worker holds at the broker: never more jobs than it may run. The jobs of a worker that dies are charged with a crash, and one
-//! that it only held would be charged for nothing.
+//! What a worker holds at the broker: never more jobs than it may run. The jobs of a worker that
+//! dies are charged with a crash, and one that it only held would be charged for nothing.
 
 use std::time::Duration;
 

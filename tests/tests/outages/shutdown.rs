@@ -182,7 +182,8 @@ fn every_command_that_goes_on_ends_at_sigterm_as_the_first_process_of_a_containe
     let commands: [&[&str]; 4] =
         [&["work", "--grace", "2s"], &["watch"], &["status", "--watch"], &["jobs", "wait", "polite/it", "--timeout", "10m"]];
     for arguments in commands {
-        // The shell ends with its child, which is number 1 of its namespace; the signal is sent to it from outside.
+        // The shell ends with its child, which is number 1 of its namespace; the signal is sent to
+        // it from outside.
         let mut command = Command::new("unshare");
         command.args(["-Urpf", "--mount-proc", "--kill-child", env!("CARGO_BIN_EXE_rude_worker")]).args(arguments);
         let mut outer = Process::start(command.env("QUEUE_URL", place.url()).stdout(Stdio::null()).stderr(Stdio::null()));

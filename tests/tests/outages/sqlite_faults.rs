@@ -119,7 +119,8 @@ async fn writers_of_several_connections_take_turns() {
     assert_eq!(broker.stats("faults").await.unwrap().total(Counter::Enqueued), u64::from(4 * EACH));
 }
 
-/// Operations are committed in groups, and each has its own time: a delay begins when it is asked for, not before.
+/// Operations are committed in groups, and each has its own time: a delay begins when it is asked
+/// for, not before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_delay_in_a_crowd_is_not_a_millisecond_too_short() {
     const DELAY_MS: u64 = 60_000;
@@ -147,7 +148,8 @@ async fn a_delay_in_a_crowd_is_not_a_millisecond_too_short() {
     }
 }
 
-/// A transaction of another process that does not end in time is an error that can be tried again, not a hang.
+/// A transaction of another process that does not end in time is an error that can be tried again,
+/// not a hang.
 #[tokio::test]
 async fn a_lock_that_is_held_too_long_is_told_in_time_and_nothing_is_lost() {
     let folder = folder();

@@ -1,4 +1,5 @@
-//! Two executables of one program, whose task takes another type of parameter: none buries the jobs of the other.
+//! Two executables of one program, whose task takes another type of parameter: none buries the jobs
+//! of the other.
 
 use std::process::{Command, Stdio};
 

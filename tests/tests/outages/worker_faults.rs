@@ -30,7 +30,8 @@ async fn fail_once(number: u32, runs: Data<Runs>, ctx: JobContext) -> Result<(),
     if ctx.attempt() == 1 { Err("the first time".to_owned()) } else { Ok(()) }
 }
 
-/// Requests and replies are lost all the time: nothing is lost or doubled, and no attempt is charged for it.
+/// Requests and replies are lost all the time: nothing is lost or doubled, and no attempt is
+/// charged for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_requests_and_replies_neither_lose_nor_double_a_job() {
     const JOBS: u32 = 300;
@@ -50,7 +51,8 @@ async fn lost_requests_and_replies_neither_lose_nor_double_a_job() {
     until("the worker to be at work", || async { done("shaky").await > 0 }).await;
     until("all jobs to be done", || async {
         let fault = [Fault::RequestLost, Fault::ReplyLost][fastrand::usize(..2)];
-        // More would only be slow: each failure of a turn doubles the pause before it is sent again.
+        // More would only be slow: each failure of a turn doubles the pause before it is sent
+        // again.
         broker.fail(fault, u32::from(fastrand::u8(..4) == 0));
         done("shaky").await == u64::from(JOBS) && done("shaky_retry").await == 50
     })
@@ -96,7 +98,8 @@ async fn a_worker_outlives_an_outage_of_its_broker() {
     assert!(working.await.unwrap().unwrap().is_clean());
 }
 
-/// What keeps the queue in order dies again and again: jobs run all the same, and it does its work when it can.
+/// What keeps the queue in order dies again and again: jobs run all the same, and it does its work
+/// when it can.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_duty_that_panics_is_started_again_while_the_others_go_on() {
     let inner = SqliteBroker::open("sqlite::memory:").unwrap();

@@ -1,4 +1,5 @@
-//! Completion: effects commit together with the ending of their job, once, whatever happens to its runs.
+//! Completion: effects commit together with the ending of their job, once, whatever happens to its
+//! runs.
 
 use std::{
     collections::BTreeMap,
@@ -352,7 +353,8 @@ async fn the_ending_of_a_round_is_replayed_and_the_next_round_runs(bed: Bed) {
         };
         assert!(run.is_ok(), "{run:?}");
         before = Some(context.completion().unwrap().committed().unwrap().encode().unwrap());
-        // The ending was not stored: the run after it replays it, and takes the job to the next round.
+        // The ending was not stored: the run after it replays it, and takes the job to the next
+        // round.
         let ending = if round == 0 { Ending::Repeat { delay: Duration::ZERO } } else { Ending::Return };
         assert!(lane.end(&delivery, ending).await);
     }
@@ -411,7 +413,8 @@ async fn refused_by_server(url: &str) {
     drop(tx);
     let with_sqlite = Outbox::with_database(Dialect::Sqlite, "main", vec![0; 16], 1).unwrap();
     assert!(matches!(context().begin(&with_sqlite, &mut client).await, Err(Error::OtherDatabase)));
-    // What the server forgets at a crash is stored at once in this transaction, unless the application has it otherwise.
+    // What the server forgets at a crash is stored at once in this transaction, unless the
+    // application has it otherwise.
     client.batch_execute("SET synchronous_commit = off").await.unwrap();
     for (outbox, expected) in [(outbox.clone(), "on"), (outbox.power_loss_may_lose_effects(), "off")] {
         let tx = context().begin(&outbox, &mut client).await.unwrap();
@@ -462,7 +465,8 @@ async fn an_ending_that_cannot_be_looked_up_charges_nothing(bed: Bed) {
     assert_eq!((bed.effects().await, bed.endings().await, shop.runs(1)), (1, 1, 1));
 }
 
-/// 1,200 endings, more than two pages, of which the job of one is dead and may be requeued, and one is young.
+/// 1,200 endings, more than two pages, of which the job of one is dead and may be requeued, and one
+/// is young.
 async fn endings_are_removed_when_they_are_old_and_their_jobs_are_gone(bed: Bed) {
     let shop = bed.with_effects().await;
     let dead = bed.pay(1, "", None).await;

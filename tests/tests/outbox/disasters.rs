@@ -1,4 +1,5 @@
-//! A database or a broker that is set back, replaced or has a wrong clock. No new row is lost and no row is taken for another one; what may come twice is counted.
+//! A database or a broker that is set back, replaced or has a wrong clock. No new row is lost and
+//! no row is taken for another one; what may come twice is counted.
 
 use std::time::Duration;
 
@@ -50,7 +51,8 @@ fn figures(relayed: Relayed) -> (u64, u64, u64) {
     (relayed.sent, relayed.refused, relayed.perhaps_twice)
 }
 
-/// It has the jobs of the request, of which some have ended without a record, and knows nobody who sends.
+/// It has the jobs of the request, of which some have ended without a record, and knows nobody who
+/// sends.
 async fn a_broker_that_was_away_for_longer_than_it_keeps_its_producers(bed: Bed) {
     bed.put(2).await;
     bed.drain().await;
@@ -81,7 +83,8 @@ async fn a_relay_that_hangs_while_another_sends_its_request_changes_nothing(bed:
     a_relay_that_hangs(bed, 0).await;
 }
 
-/// Between its take and its answer, for so long that another relay has sent this request and `further` rows.
+/// Between its take and its answer, for so long that another relay has sent this request and
+/// `further` rows.
 async fn a_relay_that_hangs(bed: Bed, further: usize) {
     let mut ids = bed.put(4).await;
     bed.broker.enqueues.close();
@@ -227,7 +230,8 @@ async fn a_number_that_comes_again_puts_no_other_row_off(bed: Bed) {
     relay.abort();
 }
 
-/// They change the rows that they have seen in a list, and not those that have got their numbers since.
+/// They change the rows that they have seen in a list, and not those that have got their numbers
+/// since.
 async fn a_number_that_comes_again_lets_people_change_no_other_row(bed: Bed) {
     bed.put(2).await;
     let people = bed.database.relay();
@@ -247,8 +251,8 @@ async fn a_number_that_comes_again_lets_people_change_no_other_row(bed: Bed) {
     assert_eq!(people.change("default", &OutboxChange::Drop(there.clone())).await.unwrap(), there);
 }
 
-/// A row is sent, and dropped by hand before its request is answered. Then its number is that of a row of another queue with the same given id, and that of another row
-/// of its queue.
+/// A row is sent, and dropped by hand before its request is answered. Then its number is that of a
+/// row of another queue with the same given id, and that of another row of its queue.
 async fn a_number_that_comes_again_deletes_no_other_row(bed: Bed) {
     let mut ids = bed.database.put(vec![job().id("twice")], true).await.unwrap();
     bed.broker.enqueues.close();
@@ -268,8 +272,8 @@ async fn a_number_that_comes_again_deletes_no_other_row(bed: Bed) {
     bed.has_exactly(ids).await;
 }
 
-/// Their numbers are lower than those of rows that were sent before. Rows of transactions that begin after their commit are sent behind them. In a file, one transaction
-/// writes at a time.
+/// Their numbers are lower than those of rows that were sent before. Rows of transactions that
+/// begin after their commit are sent behind them. In a file, one transaction writes at a time.
 async fn rows_of_transactions_that_commit_late_are_sent_in_order(bed: Bed) {
     let Database::Postgres { url } = &bed.database else {
         bed.put(1).await;
@@ -317,7 +321,8 @@ async fn a_lease_of_a_clock_that_was_ahead_is_free(bed: Bed) {
     bed.has_exactly(ids).await;
 }
 
-/// An hour ahead, right, an hour behind, and right again. At each time a relay is killed: no lease lasts longer for that.
+/// An hour ahead, right, an hour behind, and right again. At each time a relay is killed: no lease
+/// lasts longer for that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_postgres_a_server_whose_clock_steps_loses_no_job() {
     const HOUR: i64 = 3_600_000;
@@ -368,7 +373,8 @@ impl Site {
 mod set_back {
     use super::*;
 
-    /// The copy has rows that were sent later, and numbers that were given later, too. Of the jobs of these rows some have ended, some wait.
+    /// The copy has rows that were sent later, and numbers that were given later, too. Of the jobs
+    /// of these rows some have ended, some wait.
     pub(super) async fn a_replica_that_lags_is_promoted(place: Place) {
         let mut site = Site::new(place).await;
         site.bed.put(5).await;
@@ -390,7 +396,8 @@ mod set_back {
         site.bed.has_exactly([old, newer, new].concat()).await;
     }
 
-    /// A relay runs all the time, and rows are written as soon as the server is there again, before it has seen anything.
+    /// A relay runs all the time, and rows are written as soon as the server is there again, before
+    /// it has seen anything.
     pub(super) async fn a_database_is_set_back_while_a_relay_runs(place: Place) {
         let mut site = Site::new(place).await;
         let relay = site.bed.run_relay();
@@ -418,7 +425,8 @@ mod set_back {
         site.bed.has_exactly(ids).await;
     }
 
-    /// Another one at the same address has nothing of it: the rows of the request are sent to it, and counted.
+    /// Another one at the same address has nothing of it: the rows of the request are sent to it,
+    /// and counted.
     pub(super) async fn a_broker_is_replaced_while_a_request_is_in_flight(place: Place) {
         let database = Site::new(place).await;
         let mut redis = queue_tests::server::Server::start(queue_tests::server::Kind::Redis);

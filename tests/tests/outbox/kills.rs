@@ -1,6 +1,8 @@
-//! `kill -9` of the application, the relay, the worker and the database at random moments: each order that the database has is paid once, or twice where it has two rounds.
+//! `kill -9` of the application, the relay, the worker and the database at random moments: each
+//! order that the database has is paid once, or twice where it has two rounds.
 //!
-//! `QUEUE_TEST_EFFECTS` is the number of orders (60), `QUEUE_TEST_SEED` repeats the victims and the pauses of a seed.
+//! `QUEUE_TEST_EFFECTS` is the number of orders (60), `QUEUE_TEST_SEED` repeats the victims and the
+//! pauses of a seed.
 
 use std::time::Duration;
 
@@ -79,7 +81,8 @@ mod on_postgres {
             till.suffer(&mut seeded()).await;
         }
 
-        /// The server forgets its last commits: orders with their jobs, and never effects whose jobs have ended.
+        /// The server forgets its last commits: orders with their jobs, and never effects whose
+        /// jobs have ended.
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn effects_are_commits_in_a_server_that_forgets_commits() {
             let server = Postgres::with(&["fsync=off", "full_page_writes=off", "synchronous_commit=off", "wal_writer_delay=500ms"]);
@@ -107,7 +110,8 @@ mod in_sqlite_and_on_sqlite {
     }
 }
 
-/// A COMMIT that waits for a standby which does not come: nobody knows whether the job has committed, and it is not buried meanwhile.
+/// A COMMIT that waits for a standby which does not come: nobody knows whether the job has
+/// committed, and it is not buried meanwhile.
 mod cut_off {
     use std::sync::Arc;
 
@@ -170,7 +174,8 @@ mod cut_off {
             self.client.inspector().show(&self.job).await.expect("it is kept")
         }
 
-        /// Runs a worker until the job has been put off. Then commits no longer wait, and it runs until the job is done.
+        /// Runs a worker until the job has been put off. Then commits no longer wait, and it runs
+        /// until the job is done.
         async fn work(&self) {
             let stop = async {
                 wait("the job to be put off, as it is not known whether it has committed")
@@ -196,7 +201,8 @@ mod cut_off {
         Bed::new().await.work().await;
     }
 
-    /// Its process dies in the COMMIT, which goes on in the server, and the job is buried by others. Whoever runs it again waits for that commit.
+    /// Its process dies in the COMMIT, which goes on in the server, and the job is buried by
+    /// others. Whoever runs it again waits for that commit.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn on_postgres_a_commit_that_was_cut_off_counts_once_if_its_job_is_buried_and_requeued() {
         let bed = Bed::new().await;

@@ -1,4 +1,5 @@
-//! Jobs that commit with the data of an application, in a real PostgreSQL and in SQLite files, and the relay that sends them to a real Redis and to SQLite.
+//! Jobs that commit with the data of an application, in a real PostgreSQL and in SQLite files, and
+//! the relay that sends them to a real Redis and to SQLite.
 
 mod bed;
 mod commits;

@@ -48,7 +48,8 @@ async fn reads_only_the_rows_that_it_sends(idles: bool) {
     assert!(read < 12 * rows, "{read} entries were read for {rows} rows");
 }
 
-/// Of a table that was never analyzed PostgreSQL believes that a queue has few rows: joins with the rows of a request read all of it, for each request.
+/// Of a table that was never analyzed PostgreSQL believes that a queue has few rows: joins with the
+/// rows of a request read all of it, for each request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_postgres_a_relay_reads_only_the_rows_that_it_sends() {
     reads_only_the_rows_that_it_sends(false).await;
@@ -80,7 +81,8 @@ async fn on_postgres_a_relay_beside_a_reader_that_stands_for_an_hour_reads_only_
             async || bed.client.inspector().stats("default").await.is_ok_and(|stats| stats.count(JobState::Ready) == ids.len() as u64);
         wait("the rows to be sent").on(bed.client.broker()).until(ready).await;
     }
-    // Now and then, a round reads from the start. One row after the other: what is read between two of them, as the server counts it.
+    // Now and then, a round reads from the start. One row after the other: what is read between two
+    // of them, as the server counts it.
     let (mut before, mut read) = (i64::MAX, Vec::new());
     for _ in 0..8 {
         ids.extend(bed.put(1).await);
@@ -97,7 +99,8 @@ async fn on_postgres_a_relay_beside_a_reader_that_stands_for_an_hour_reads_only_
     bed.has_exactly(ids).await;
 }
 
-/// A read from the start takes longer than a statement may, as with some 70 million entries of rows that were sent: here one row, which nobody sees, takes that time.
+/// A read from the start takes longer than a statement may, as with some 70 million entries of rows
+/// that were sent: here one row, which nobody sees, takes that time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_postgres_a_relay_whose_reads_from_the_start_take_too_long_sends_new_rows() {
     let bed = Bed::new(Place::PostgresSqlite).await;

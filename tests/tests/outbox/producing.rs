@@ -141,7 +141,8 @@ mod on_postgres_alone {
         }
     }
 
-    /// More than one statement takes, of which the second finds a full queue. The caller commits all the same.
+    /// More than one statement takes, of which the second finds a full queue. The caller commits
+    /// all the same.
     #[tokio::test(flavor = "multi_thread")]
     async fn of_many_jobs_all_are_inserted_or_none() {
         let Database::Postgres { url } = Database::postgres().await else { unreachable!("it is in PostgreSQL") };

@@ -54,8 +54,8 @@ async fn lost_requests_and_answers_store_no_job_twice(bed: Bed) {
     bed.has_exactly(ids).await;
 }
 
-/// Dropped where it stands, which is what a crash looks like to the database and to the broker. The lease of the dead one is taken away, or the
-/// next would wait for its end.
+/// Dropped where it stands, which is what a crash looks like to the database and to the broker. The
+/// lease of the dead one is taken away, or the next would wait for its end.
 async fn a_relay_that_dies_at_any_moment_loses_nothing(bed: Bed) {
     let mut ids = Vec::new();
     for round in 0..25_u64 {
@@ -359,7 +359,8 @@ async fn an_outbox_refuses_new_rows_while_old_ones_wait(bed: Bed) {
         .await;
 }
 
-/// Without a worker it reports in the first queue of the outbox. It says how old the figures are, and who has the lease.
+/// Without a worker it reports in the first queue of the outbox. It says how old the figures are,
+/// and who has the lease.
 async fn a_relay_reports_what_its_outbox_has(bed: Bed) {
     let ids = bed.put(3).await;
     bed.database.put(vec![job().queue("other")], true).await.unwrap();

@@ -1,5 +1,6 @@
-//! A process that is killed, or whose database is, exactly between two steps. The number of runs says more than that of the effects: where an effect has committed, its job
-//! does not run again, and no job is sent twice.
+//! A process that is killed, or whose database is, exactly between two steps. The number of runs
+//! says more than that of the effects: where an effect has committed, its job does not run again,
+//! and no job is sent twice.
 
 use queue_conformance::patience::wait;
 use queue_core::{Client, JobState};
@@ -95,8 +96,8 @@ mod cases {
         }
     }
 
-    /// Its copy has the rows of all jobs, of which one runs and the others wait, all without an effect. The application goes on beside a server; a file is replaced while it is
-    /// down.
+    /// Its copy has the rows of all jobs, of which one runs and the others wait, all without an
+    /// effect. The application goes on beside a server; a file is replaced while it is down.
     pub(super) async fn the_database_is_restored_while_a_job_runs_and_others_wait(place: Place) {
         let mut till = Till::new(place, (place != Place::SqliteRedis).then(Postgres::start)).await;
         till.order(ORDERS).await;

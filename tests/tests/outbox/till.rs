@@ -98,7 +98,8 @@ impl Till {
         Process::start(&mut self.command(part))
     }
 
-    /// Starts a part, one of whose jobs runs at a time, and waits until it has stopped at this step.
+    /// Starts a part, one of whose jobs runs at a time, and waits until it has stopped at this
+    /// step.
     pub(crate) async fn stopped(&self, part: &str, step: &str) -> Stopped {
         let file = self.folder.path().join("stopped");
         let process = Process::start(self.command(part).env("CONCURRENCY", "1").env("STOP_AT", step).env("STOP_FILE", &file));

@@ -40,7 +40,8 @@ impl Sides {
         Ok(second)
     }
 
-    /// Two texts, one of each side, are the same; or else: from a little before the place where they differ.
+    /// Two texts, one of each side, are the same; or else: from a little before the place where
+    /// they differ.
     pub(crate) fn equal(&self, what: &str, first: &str, second: &str) -> Check {
         if first == second {
             return Ok(());
@@ -56,7 +57,8 @@ impl Sides {
         Err(format!("{what}: {} says\n  …{}\nand {}\n  …{}", self.names[0], from(first), self.names[1], from(second)))
     }
 
-    /// A turn; returns the answer of the second. A broker may promise more jobs than there are, and need not know when a job starts that waits for a limit.
+    /// A turn; returns the answer of the second. A broker may promise more jobs than there are, and
+    /// need not know when a job starts that waits for a limit.
     pub(crate) async fn ask_turn(&self, turn: &Turn, has_limits: bool) -> Check<queue_core::Result<TurnAnswer>> {
         let face = |mut answer: TurnAnswer| {
             let whole = answer.clone();
@@ -89,8 +91,9 @@ pub(crate) fn sorted<T: Ord>(mut all: Vec<T>) -> Vec<T> {
     all
 }
 
-/// A page of a listing. The order of jobs that are due or have ended in the same millisecond is free, and that of those that run. Ready jobs of one group and priority that differ in
-/// their limits are listed in any order.
+/// A page of a listing. The order of jobs that are due or have ended in the same millisecond is
+/// free, and that of those that run. Ready jobs of one group and priority that differ in their
+/// limits are listed in any order.
 pub(crate) fn face_of_page(state: JobState, mut page: StoredPage, now_ms: i64) -> StoredPage {
     page.jobs.iter_mut().for_each(|job| face_of_job(job, now_ms));
     if state != JobState::Ready {
@@ -101,7 +104,8 @@ pub(crate) fn face_of_page(state: JobState, mut page: StoredPage, now_ms: i64) -
     page
 }
 
-/// Where jobs stand. How many go before one is an upper bound: Redis counts those in its line that were cancelled, too.
+/// Where jobs stand. How many go before one is an upper bound: Redis counts those in its line that
+/// were cancelled, too.
 pub(crate) fn faces_of_standings(mut standings: Vec<Option<Standing>>, now_ms: i64) -> Vec<Option<Standing>> {
     for standing in standings.iter_mut().flatten() {
         standing.line.iter_mut().for_each(|line| line.ahead = 0);
@@ -115,14 +119,16 @@ pub(crate) fn faces_of_jobs(mut jobs: Vec<Option<StoredJob>>, now_ms: i64) -> Ve
     jobs
 }
 
-/// A job that releases could not read, and whose time for that is over: when it is looked at again is free.
+/// A job that releases could not read, and whose time for that is over: when it is looked at again
+/// is free.
 fn face_of_job(job: &mut StoredJob, now_ms: i64) {
     if let Some(unreadable) = job.unreadable.as_mut().filter(|unreadable| unreadable.until_ms <= now_ms + 60_000) {
         unreadable.until_ms = 0;
     }
 }
 
-/// Transitions, of each job in order. In which order several jobs are told of that one step has moved is free.
+/// Transitions, of each job in order. In which order several jobs are told of that one step has
+/// moved is free.
 pub(crate) fn by_job(mut told: Vec<StoredTransition>) -> Vec<StoredTransition> {
     told.sort_by(|one, other| (&one.id, one.number).cmp(&(&other.id, other.number)));
     told.iter_mut().for_each(|told| told.number = 0);

@@ -1,11 +1,16 @@
-//! The same random operations on Redis and on SQLite, at the same time of one frozen clock: both give the same answers and have the same state after every step, and an audit of
-//! each finds nothing. Where the contract of a broker leaves an order free, what is compared is said in `compare.rs` and `world.rs`. The same comparison
-//! holds for a broker on Redis that uses plain scripts and one that does not; of these two all stored bytes are compared.
+//! The same random operations on Redis and on SQLite, at the same time of one frozen clock: both
+//! give the same answers and have the same state after every step, and an audit of each finds
+//! nothing. Where the contract of a broker leaves an order free, what is compared is said in
+//! `compare.rs` and `world.rs`. The same comparison holds for a broker on Redis that uses plain
+//! scripts and one that does not; of these two all stored bytes are compared.
 //!
-//! The steps name jobs, lanes and deliveries by numbers that are resolved while the story runs: so any part of a story is a story, and one that fails can be shrunk although the brokers
-//! choose some things for themselves. `QUEUE_TEST_SEED` replays the stories of a seed, `QUEUE_TEST_SHRINK=0` does not shrink a story that fails.
+//! The steps name jobs, lanes and deliveries by numbers that are resolved while the story runs: so
+//! any part of a story is a story, and one that fails can be shrunk although the brokers choose
+//! some things for themselves. `QUEUE_TEST_SEED` replays the stories of a seed,
+//! `QUEUE_TEST_SHRINK=0` does not shrink a story that fails.
 //!
-//! `QUEUE_TEST_CASES` is the number of stories, of a new seed; without it and without `QUEUE_TEST_SEED` the same stories are told in each run.
+//! `QUEUE_TEST_CASES` is the number of stories, of a new seed; without it and without
+//! `QUEUE_TEST_SEED` the same stories are told in each run.
 
 mod compare;
 mod edit;
@@ -35,8 +40,10 @@ use self::{
 /// Most steps of a story.
 const STEPS: usize = 60;
 
-/// The seed of the usual stories, and how many these are of both brokers, and of each other kind. One takes a fifth of a second of one core: 57 % of it is the thread of the
-/// test, whose code and that of our crates is not optimized, 24 % the server, and 19 % the threads of the two brokers. So neither fewer calls nor faster scripts alone make it short.
+/// The seed of the usual stories, and how many these are of both brokers, and of each other kind.
+/// One takes a fifth of a second of one core: 57 % of it is the thread of the test, whose code and
+/// that of our crates is not optimized, 24 % the server, and 19 % the threads of the two brokers.
+/// So neither fewer calls nor faster scripts alone make it short.
 const SEED: u64 = 1;
 const OF_BROKERS: u32 = 100;
 const OF_OTHERS: u32 = 24;

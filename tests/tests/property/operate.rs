@@ -1,7 +1,8 @@
-//! Operations as steps of a story: what is done to all jobs that match, one step at a time, while jobs come, run and go between the steps.
+//! Operations as steps of a story: what is done to all jobs that match, one step at a time, while
+//! jobs come, run and go between the steps.
 //!
-//! Runners are those of the library, and work on one of the two sides. What they ask of its broker is written down, and asked of the other one. Pages are short, so that a walk has
-//! several.
+//! Runners are those of the library, and work on one of the two sides. What they ask of its broker
+//! is written down, and asked of the other one. Pages are short, so that a walk has several.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +37,8 @@ const RUNNERS: usize = 3;
 /// What people and runners do with the operations of a queue.
 #[derive(Clone, Debug)]
 pub(crate) enum Operating {
-    /// A person starts one; `detached`: it has no runner yet; `on_second`: which of two brokers its runners work on.
+    /// A person starts one; `detached`: it has no runner yet; `on_second`: which of two brokers its
+    /// runners work on.
     Start { on_second: bool, kind: OperationKind, filter: &'static str, detached: bool },
     /// One of the runners takes `steps` steps.
     Run { runner: Index, steps: usize },
@@ -46,7 +48,8 @@ pub(crate) enum Operating {
     Leave { runner: Index },
     /// A person stops the last one.
     Stop,
-    /// A program takes a step of the last one under the name of its runner or under another name, whose number is the next one or off by one.
+    /// A program takes a step of the last one under the name of its runner or under another name,
+    /// whose number is the next one or off by one.
     Step { is_runner: bool, off: i64, change: Change, states: Vec<JobState>, jobs: Vec<Index> },
 }
 
@@ -94,7 +97,8 @@ pub(crate) fn operating() -> impl Strategy<Value = Operating> {
     ]
 }
 
-/// A broker with short pages that writes down what it is asked to do with operations, and what it answers.
+/// A broker with short pages that writes down what it is asked to do with operations, and what it
+/// answers.
 struct Overheard {
     inner: DynBroker,
     asked: Mutex<Vec<(Operate, String)>>,
@@ -124,7 +128,8 @@ impl Wrapper for Overheard {
     }
 }
 
-/// An answer. Whether there may be more to take from the heads of the lines is for the broker to know.
+/// An answer. Whether there may be more to take from the heads of the lines is for the broker to
+/// know.
 fn text(answer: &Result<Operated>) -> String {
     let face = |answer: &Operated| match answer {
         Operated::Done { operation, .. } => format!("done {operation:?}"),
@@ -167,12 +172,14 @@ pub(crate) struct Operations {
     /// The side of the last operation.
     stage: usize,
     runners: Vec<RunOperation>,
-    /// Jobs that the last operation concerned when it was started, and what they were then, as long as they have stayed in its states and were not handed in.
+    /// Jobs that the last operation concerned when it was started, and what they were then, as long
+    /// as they have stayed in its states and were not handed in.
     waits: BTreeMap<JobId, Concerned>,
     /// Its states.
     states: Vec<JobState>,
     last: String,
-    /// The operation and the number of the last step that a program has taken under the name of a runner. The runner's own step of this number is taken for it, sent again.
+    /// The operation and the number of the last step that a program has taken under the name of a
+    /// runner. The runner's own step of this number is taken for it, sent again.
     foreign: Option<(String, u64)>,
 }
 
@@ -316,15 +323,18 @@ impl Operations {
         Ok(())
     }
 
-    /// After each step of a story. A job that is in none of the states may be passed over, as the operation may look for it just then. One that has ended or failed since, or has become
-    /// another job by an edit or a replacement, is not concerned any more. A job that has only moved, from one of the states to another or within one, is met wherever it is.
+    /// After each step of a story. A job that is in none of the states may be passed over, as the
+    /// operation may look for it just then. One that has ended or failed since, or has become
+    /// another job by an edit or a replacement, is not concerned any more. A job that has only
+    /// moved, from one of the states to another or within one, is met wherever it is.
     pub(crate) fn moved(&mut self, jobs: &[Option<StoredJob>]) {
         let now: BTreeMap<&JobId, &StoredJob> = jobs.iter().flatten().map(|job| (&job.id, job)).collect();
         let (waits, states) = (&mut self.waits, &self.states);
         waits.retain(|id, then| now.get(id).is_some_and(|job| states.contains(&job.state) && concerned(job) == *then));
     }
 
-    /// An operation that is completed has met all jobs that have stayed in its states since it was started.
+    /// An operation that is completed has met all jobs that have stayed in its states since it was
+    /// started.
     fn is_whole(&self, operation: &Operation) -> Check {
         match operation.state {
             OperationState::Completed if operation.id == self.last && !self.waits.is_empty() => {
@@ -358,7 +368,8 @@ impl Operations {
                         text(&answer)
                     ));
                 }
-                // One that was sent again has handed in nothing: its jobs were handed in before, unless a program has taken it.
+                // One that was sent again has handed in nothing: its jobs were handed in before,
+                // unless a program has taken it.
                 let after = step().await.map_err(|error| error.to_string())?;
                 if matches!(answer, Ok(Operated::Done { .. })) && (after != before || self.is_foreign(&request)) {
                     self.waits.retain(|id, _| !handed_in.contains(id));
@@ -368,7 +379,8 @@ impl Operations {
         Ok(())
     }
 
-    /// A step that takes jobs from the heads of the lines is one of Redis alone: SQLite deletes those that Redis has taken, and Redis takes none where SQLite leads.
+    /// A step that takes jobs from the heads of the lines is one of Redis alone: SQLite deletes
+    /// those that Redis has taken, and Redis takes none where SQLite leads.
     async fn without_pop(&self, stage: usize, mut request: Operate, all: &[JobId]) -> Check<Operate> {
         if let OperationDeed::Step(step) = &mut request.deed
             && step.part == OperationPart::Pop
@@ -394,7 +406,8 @@ impl Operations {
         self.foreign.as_ref().is_some_and(|(id, foreign)| **id == *request.id && *foreign == step.step)
     }
 
-    /// The jobs of a step that the other side has not taken yet. One that is in other states than those of the step is not concerned by it.
+    /// The jobs of a step that the other side has not taken yet. One that is in other states than
+    /// those of the step is not concerned by it.
     async fn handed_in(&self, other: &DynBroker, request: &Operate) -> Check<Vec<JobId>> {
         let OperationDeed::Step(OperationStep { part: OperationPart::Change { ids, states, .. }, .. }) = &request.deed else {
             return Ok(Vec::new());

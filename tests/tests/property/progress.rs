@@ -1,8 +1,11 @@
-//! Nothing starves: what two successive claims of a lane must return, and which jobs may overtake which.
+//! Nothing starves: what two successive claims of a lane must return, and which jobs may overtake
+//! which.
 //!
-//! The property is a pure function over what a broker has stored before and after a claim, and the same for all brokers. The stories have hundreds of groups,
-//! limit keys and suspects, most of which may not start. `QUEUE_TEST_CASES` is 64 times the number of stories per broker, of seeds that differ from
-//! run to run; `QUEUE_TEST_SEED` replays those of a seed. Without both one story is told, which is always the same.
+//! The property is a pure function over what a broker has stored before and after a claim, and the
+//! same for all brokers. The stories have hundreds of groups, limit keys and suspects, most of
+//! which may not start. `QUEUE_TEST_CASES` is 64 times the number of stories per broker, of seeds
+//! that differ from run to run; `QUEUE_TEST_SEED` replays those of a seed. Without both one story
+//! is told, which is always the same.
 
 pub(crate) mod reasons;
 pub(crate) mod snapshot;
@@ -19,7 +22,8 @@ use self::story::Story;
 /// One for so many stories of the two brokers: each has hundreds of claims.
 const LONGER: u64 = 64;
 
-/// The story that is told where nobody asks for others: it has found keys of a limit that were not reviewed when that changed.
+/// The story that is told where nobody asks for others: it has found keys of a limit that were not
+/// reviewed when that changed.
 const USUAL: u64 = 13;
 
 #[test]

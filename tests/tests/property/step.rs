@@ -77,7 +77,8 @@ pub(crate) enum Step {
     Edit { job: Index, wanted: Wanted },
     /// A person pauses the task of all jobs, or lets it go on.
     PauseTask { paused: bool },
-    /// A person stops claims of the queue or a group, or lets them go on; `soon`: the pause ends at the next [`Wait`](Self::Wait), or not before the story is over.
+    /// A person stops claims of the queue or a group, or lets them go on; `soon`: the pause ends at
+    /// the next [`Wait`](Self::Wait), or not before the story is over.
     Pause { group: Option<u8>, paused: bool, soon: Option<bool> },
     /// A person takes a key from whoever holds it.
     ReleaseKey { key: u8 },
@@ -87,13 +88,16 @@ pub(crate) enum Step {
     SetGroup { group: Option<u8>, rule: GroupRule },
     /// A release declares what holds for all groups, or all that was declared is forgotten.
     DeclareGroups { rule: Option<GroupRule> },
-    /// A person sets a limit, or removes it. With a burst it has a rate by which nothing more starts before the story is over.
+    /// A person sets a limit, or removes it. With a burst it has a rate by which nothing more
+    /// starts before the story is over.
     SetLimit { all: bool, concurrency: Option<u32>, burst: Option<u32> },
     /// A person or a runner does something with operations.
     Operate(Operating),
-    /// A watcher follows the queue: not beyond some later steps, or for longer than the story lasts.
+    /// A watcher follows the queue: not beyond some later steps, or for longer than the story
+    /// lasts.
     Follow { is_brief: bool },
-    /// Time passes, in milliseconds; where the clock is that of the machine, what was due soon is due.
+    /// Time passes, in milliseconds; where the clock is that of the machine, what was due soon is
+    /// due.
     Wait { ms: u64 },
 }
 
@@ -103,7 +107,8 @@ pub(crate) struct New {
     /// One of a few given ids, or a made one.
     pub(crate) id: Option<u8>,
     pub(crate) payload: u8,
-    /// When it says that it was enqueued: long ago, or long after the story. `None`: it does not say.
+    /// When it says that it was enqueued: long ago, or long after the story. `None`: it does not
+    /// say.
     pub(crate) enqueued_ms: Option<i64>,
     /// Its envelope is over 2 KiB.
     pub(crate) large: bool,
@@ -191,7 +196,8 @@ pub(crate) fn story(most: usize) -> impl Strategy<Value = Vec<Step>> {
     ]
 }
 
-/// Stories that begin with steps which plain scripts serve, and of which some come to others; and all others.
+/// Stories that begin with steps which plain scripts serve, and of which some come to others; and
+/// all others.
 pub(crate) fn story_for_scripts(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let begun = (vec(plain_step(), 1..=most), vec(prop_oneof![3 => plain_step(), 1 => step()], 0..=most / 2));
     prop_oneof![
@@ -218,7 +224,8 @@ fn plain_step() -> impl Strategy<Value = Step> {
     })
 }
 
-/// The same story while watchers follow its queue: from the start or from a later step, now and then or to its end.
+/// The same story while watchers follow its queue: from the start or from a later step, now and
+/// then or to its end.
 fn followed(story: impl Strategy<Value = Vec<Step>>) -> impl Strategy<Value = Vec<Step>> {
     let mark = (any::<prop::sample::Index>(), prop::bool::weighted(0.7));
     (story, vec(mark, 0..4), any::<bool>()).prop_map(|(mut steps, marks, is_brief)| {
@@ -234,7 +241,8 @@ fn operating() -> impl Strategy<Value = Step> {
     operate::operating().prop_map(Step::Operate)
 }
 
-/// Jobs with limits, with groups or without. The story begins with their rules, so that some soon wait for a slot or for a rate.
+/// Jobs with limits, with groups or without. The story begins with their rules, so that some soon
+/// wait for a slot or for a rate.
 fn with_limits(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let steps = vec(prop_oneof![8 => step(), 1 => rule(), 1 => limit()], 1..=most);
     (steps, any::<bool>(), 0..3u8).prop_map(|(steps, with_groups, kind)| {
@@ -249,7 +257,8 @@ fn with_limits(most: usize) -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// Ordinary jobs, most of which wait: one of each group runs at a time, or their limits have rates that let few start before the story is over.
+/// Ordinary jobs, most of which wait: one of each group runs at a time, or their limits have rates
+/// that let few start before the story is over.
 fn blocked(most: usize) -> impl Strategy<Value = Vec<Step>> {
     (vec(ordinary_step(), 1..=most), any::<bool>(), 1..3u32).prop_map(|(steps, by_rate, number)| {
         let mut rule = GroupRule::new();
@@ -263,8 +272,9 @@ fn blocked(most: usize) -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// The same step where both limits have a rate, jobs differ in what they cost, and runs in what they use. None costs more than a burst, and no debt is so large that it
-/// is cut: of several endings the broker chooses the order.
+/// The same step where both limits have a rate, jobs differ in what they cost, and runs in what
+/// they use. None costs more than a burst, and no debt is so large that it is cut: of several
+/// endings the broker chooses the order.
 fn rated(n: usize, mut step: Step, with_costs: bool) -> Step {
     let n = u32::try_from(n).unwrap_or_default();
     match &mut step {
@@ -292,7 +302,8 @@ fn aging(story: impl Strategy<Value = Vec<Step>>) -> impl Strategy<Value = Vec<S
     })
 }
 
-/// The same step where all jobs have groups: how many plain jobs there are is known to a broker only nearly, while tombstones are among them.
+/// The same step where all jobs have groups: how many plain jobs there are is known to a broker
+/// only nearly, while tombstones are among them.
 fn grouped((n, mut step): (usize, Step)) -> Step {
     if let Step::Edit { wanted, .. } = &mut step {
         edit::grouped(n, wanted);
@@ -315,7 +326,8 @@ fn tagged((n, mut step): (usize, Step)) -> Step {
     step
 }
 
-/// The same step where most jobs have limits: of two limits, one for all and one by one of three keys.
+/// The same step where most jobs have limits: of two limits, one for all and one by one of three
+/// keys.
 fn limited(n: usize, mut step: Step) -> Step {
     if let Step::Edit { wanted, .. } = &mut step {
         edit::limited(n, wanted);

@@ -1,4 +1,5 @@
-//! Stories of a topic with two subscriptions: the same is done to both brokers, and both have the same events, jobs and cursors after every step.
+//! Stories of a topic with two subscriptions: the same is done to both brokers, and both have the
+//! same events, jobs and cursors after every step.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +25,8 @@ use crate::{
 
 const NAMES: [&str; 2] = ["billing", "mail"];
 
-/// How many events a story has at most: those of one page, and fewer than a rewind passes in one step.
+/// How many events a story has at most: those of one page, and fewer than a rewind passes in one
+/// step.
 const EVENTS: usize = 45;
 
 const LONG: Duration = Duration::from_secs(3600);
@@ -32,11 +34,13 @@ const LONG: Duration = Duration::from_secs(3600);
 /// One thing that somebody does with a topic.
 #[derive(Clone, Debug)]
 pub(crate) enum TopicStep {
-    /// Each event has one of a few given ids or a made one, one of a few groups or none, and a type that is known or not.
+    /// Each event has one of a few given ids or a made one, one of a few groups or none, and a type
+    /// that is known or not.
     Publish {
         events: Vec<(Option<u8>, Option<u8>, bool)>,
     },
-    /// The worker of a subscription hands in what it has, as far as these endings go, and claims all that may start.
+    /// The worker of a subscription hands in what it has, as far as these endings go, and claims
+    /// all that may start.
     Turn {
         of: usize,
         claims: bool,
@@ -55,7 +59,8 @@ pub(crate) enum TopicStep {
         wait: bool,
     },
     Trim,
-    /// To the start, to the next one, or to an event; its runner dies after `steps` steps, or the rewind comes to its end.
+    /// To the start, to the next one, or to an event; its runner dies after `steps` steps, or the
+    /// rewind comes to its end.
     Rewind {
         of: usize,
         to: Option<u8>,
@@ -121,10 +126,12 @@ fn face(delivery: &Delivery) -> (String, String, Vec<u8>) {
     (delivery.id.to_string(), envelope.task.to_string(), envelope.payload.to_vec())
 }
 
-/// What can be seen of a subscription: name, unread, lost, passed over, whether it has something to read, whether a rewind is under way.
+/// What can be seen of a subscription: name, unread, lost, passed over, whether it has something to
+/// read, whether a rewind is under way.
 type Seen = (String, Option<u64>, u64, u64, bool, bool);
 
-/// How many events are in the log and were ever added, the subscriptions, and the jobs by queue and state.
+/// How many events are in the log and were ever added, the subscriptions, and the jobs by queue and
+/// state.
 type Sight = (Option<(u64, u64)>, Vec<Seen>, Vec<Vec<String>>);
 
 impl Side {
@@ -152,9 +159,11 @@ impl Side {
                 let lane = &mut self.lanes[*of];
                 let handed = endings.len().min(lane.held.len());
                 let finishes = lane.held.drain(..handed).zip(endings).map(|(delivery, how)| Finish::new(&delivery, ending(*how))).collect();
-                // One after the other: one broker reads on before what is handed in has ended, and the other one behind that.
+                // One after the other: one broker reads on before what is handed in has ended, and
+                // the other one behind that.
                 let stale = self.broker.turn(&lane.next().finish(finishes)).await?.stale;
-                // Of several that may start a broker is free to choose, and how far it reads on depends on that: a claim takes all.
+                // Of several that may start a broker is free to choose, and how far it reads on
+                // depends on that: a claim takes all.
                 let mut deliveries = self.broker.turn(&lane.next().claim(if *claims { 500 } else { 0 })).await?.deliveries;
                 // Events of one group are in order, those without a group in any.
                 let mut groups = BTreeMap::new();
@@ -215,7 +224,8 @@ impl Side {
         })
     }
 
-    /// What is told of the jobs of a subscription since the last call; `None`: no mark stands, or it might be over.
+    /// What is told of the jobs of a subscription since the last call; `None`: no mark stands, or
+    /// it might be over.
     async fn told(&mut self, of: usize) -> Result<Option<Vec<StoredTransition>>, queue_core::Error> {
         let lane = &mut self.lanes[of];
         let Some((after, at)) = lane.followed.filter(|(_, at)| at.elapsed() < FOLLOWED / 2) else { return Ok(None) };

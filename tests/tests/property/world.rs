@@ -41,7 +41,8 @@ const RULE: CrashRule = CrashRule { max_crashes: 3, tasks: &[], window: Duration
 /// Jobs, lanes and deliveries that numbers can name: the latest of them.
 const NAMED: usize = 12;
 
-/// After so many steps, and at the end, all that can be seen is compared; after the others what they may change.
+/// After so many steps, and at the end, all that can be seen is compared; after the others what
+/// they may change.
 const WHOLE: usize = 8;
 
 /// When each story begins: in 2033, so that no clock of a machine is right.
@@ -501,7 +502,8 @@ impl World<'_> {
         Ok(reports.map_err(|error| error.to_string())?.into_iter().flatten().collect())
     }
 
-    /// What both brokers might do wrong: a job that may start is reported as blocked, a claim leaves a job behind that may start, or one overtakes another.
+    /// What both brokers might do wrong: a job that may start is reported as blocked, a claim
+    /// leaves a job behind that may start, or one overtakes another.
     async fn is_sound(&mut self) -> Check {
         let broker = self.sides.second();
         let now = Snapshot::read(&broker, &self.queue, self.ages).await;
@@ -535,7 +537,8 @@ impl World<'_> {
         sketch
     }
 
-    /// A job that releases could not read, and whose time is over, is buried by the next sweep, or a minute later if it ran meanwhile.
+    /// A job that releases could not read, and whose time is over, is buried by the next sweep, or
+    /// a minute later if it ran meanwhile.
     async fn is_burial_free(&self) -> bool {
         for broker in &self.sides.brokers {
             let parked = broker.list(&self.queue, JobState::Parked, 0, 500).await.expect("jobs can be listed");
@@ -547,7 +550,8 @@ impl World<'_> {
         false
     }
 
-    /// A job that comes back to a line of Redis, where it stood and has left its place without a start, may take that place again. On SQLite it stands behind the others.
+    /// A job that comes back to a line of Redis, where it stood and has left its place without a
+    /// start, may take that place again. On SQLite it stands behind the others.
     async fn is_order_free(&mut self) -> bool {
         let mut connection = self.sides.connection.clone();
         let tombstones: BTreeSet<Vec<u8>> = connection.hkeys("queue:{jobs}:tomb").await.expect("the places can be read");
@@ -667,7 +671,8 @@ impl World<'_> {
         let lane = &self.lanes[lane];
         let heartbeat = Extend::new(self.queue.clone(), lane.name.clone(), lane.answered, lease);
         let heartbeat = if says { heartbeat.saying(WorkerLoad::new(lane.answered % 8, 8)) } else { heartbeat };
-        // Of those that end, some do because their worker leaves, and the others because it has died.
+        // Of those that end, some do because their worker leaves, and the others because it has
+        // died.
         let heartbeat = if lease < LONG && !says { heartbeat.leaving() } else { heartbeat };
         let extend =
             async |broker: &DynBroker| broker.extend(std::slice::from_ref(&heartbeat)).await.pop().expect("an answer for each lane");

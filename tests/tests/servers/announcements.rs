@@ -61,7 +61,8 @@ async fn work_of_this_process_is_expected_before_the_server_has_answered(kind: K
     }
 }
 
-/// A lone job is enqueued, claimed and finished, by a request each: what is announced of it after its claim moves nobody.
+/// A lone job is enqueued, claimed and finished, by a request each: what is announced of it after
+/// its claim moves nobody.
 async fn nobody_looks_again_for_what_he_has_found(kind: Kind) {
     let server = Server::start(kind);
     let client = Client::connect(&server.url()).await.unwrap().watched();
@@ -88,7 +89,8 @@ async fn nobody_looks_again_for_what_he_has_found(kind: Kind) {
             for _ in 0..20 {
                 one().await;
             }
-            // The janitor may come by, or a heartbeat, or a poll where the machine is slow: not each time.
+            // The janitor may come by, or a heartbeat, or a poll where the machine is slow: not
+            // each time.
             tries.push(scripts(&server) - before);
         }
     }
@@ -96,7 +98,8 @@ async fn nobody_looks_again_for_what_he_has_found(kind: Kind) {
     running.await.unwrap().unwrap();
 }
 
-/// Hundreds of groups wait for a limit whose only slot is taken: a worker with free slots polls, and does not ask again and again.
+/// Hundreds of groups wait for a limit whose only slot is taken: a worker with free slots polls,
+/// and does not ask again and again.
 async fn a_queue_that_limits_block_costs_no_more_than_an_idle_one(kind: Kind) {
     const SCRIPTS: u64 = 8;
     let server = Server::start(kind);

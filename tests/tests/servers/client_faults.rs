@@ -129,7 +129,8 @@ async fn begun(client: &Client, n: usize) -> (oneshot::Sender<()>, BoxFuture<'st
     (go, calls.map(|calls| calls.into_iter().map(|call| call.expect("a call ends well")).collect()).boxed())
 }
 
-/// It keeps the producer by which it sends, and may be left alone: by a `select!` that is busy with another branch.
+/// It keeps the producer by which it sends, and may be left alone: by a `select!` that is busy with
+/// another branch.
 #[tokio::test]
 async fn a_call_that_is_not_run_delays_no_other() {
     let broker = broker();
@@ -170,7 +171,8 @@ async fn a_lost_answer_makes_no_second_job() {
     assert!(seen.iter().all(|one| *one == seen[0]), "a request is sent again as it was: {seen:?}");
 }
 
-/// However its clock differs from that of the producer's machine. A batch keeps its time when it is sent again.
+/// However its clock differs from that of the producer's machine. A batch keeps its time when it is
+/// sent again.
 #[tokio::test]
 async fn a_job_says_when_it_was_enqueued_by_the_brokers_clock() {
     let broker = SqliteBroker::running(UNIX_EPOCH + Duration::from_millis(1_000_000_000_000)).unwrap();
@@ -181,7 +183,8 @@ async fn a_job_says_when_it_was_enqueued_by_the_brokers_clock() {
         let record = client.inspector().show(handle.address()).await.unwrap();
         Envelope::decode(record.stored()).unwrap().enqueued_ms.expect("it says when")
     };
-    // The producer hears the time when it registers, with the first job, and its clock is behind by as long as that answer takes.
+    // The producer hears the time when it registers, with the first job, and its clock is behind by
+    // as long as that answer takes.
     let mut behind = 0;
     for n in 0..3 {
         broker.enqueues.plan([Fault::LostRequest]);
@@ -189,7 +192,8 @@ async fn a_job_says_when_it_was_enqueued_by_the_brokers_clock() {
         let sent = tokio::time::timeout(LONG, number::job(n).enqueue(&client)).await.unwrap().unwrap();
         let retried = clock.now_ms();
         let told = enqueued_ms(sent).await;
-        // Whole milliseconds of two clocks are added. The request that was lost carried the time: the pause before the next one is 25 ms at least.
+        // Whole milliseconds of two clocks are added. The request that was lost carried the time:
+        // the pause before the next one is 25 ms at least.
         assert!(before - 1 - behind <= told && told <= retried - 25, "{before} - 1 - {behind} <= {told} <= {retried} - 25");
         behind = behind.max(if n == 0 { retried - before } else { 0 });
     }
@@ -311,14 +315,15 @@ async fn nobody_waits_much_longer_than_the_deadline() {
     let client = client(&broker, deadline);
     broker.enqueues.always(Fault::Unavailable);
     let begin = std::time::Instant::now();
-    // At least twenty batches, of which two are in flight at once: if the later ones waited for a deadline of each one before them, they
-    // would take ten deadlines.
+    // At least twenty batches, of which two are in flight at once: if the later ones waited for a
+    // deadline of each one before them, they would take ten deadlines.
     let outcomes = join_all((0..10_000).map(|n| number::job(n).enqueue(&client))).await;
     assert!(outcomes.iter().all(|outcome| matches!(outcome, Err(Error::Unavailable { .. }))));
     assert!(begin.elapsed() < deadline * 6, "{:?}", begin.elapsed());
 }
 
-/// Brokers end their calls by themselves. Should one not, callers are told all the same, each at its own deadline, and may ask again.
+/// Brokers end their calls by themselves. Should one not, callers are told all the same, each at
+/// its own deadline, and may ask again.
 #[tokio::test]
 async fn a_broker_that_does_not_answer_keeps_nobody_beyond_its_deadline() {
     const DEADLINE: Duration = Duration::from_millis(400);

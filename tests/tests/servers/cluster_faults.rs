@@ -1,7 +1,8 @@
 //! Producers and workers go on while the nodes of a cluster fail, and while slots move.
 //!
-//! There are three queues, one on each master; what is done to a node is done to that of the first. Every test prints how long
-//! after the promotion of the new master the first job started, and fails if that is too long.
+//! There are three queues, one on each master; what is done to a node is done to that of the first.
+//! Every test prints how long after the promotion of the new master the first job started, and
+//! fails if that is too long.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -60,7 +61,8 @@ async fn a_master_that_is_killed_costs_only_what_its_replica_lacked(kind: Kind) 
     resumed("the queues of others", pause);
 }
 
-/// What it lacks is lost or done again, and nobody who knows better spoils it: its workers are `Forgotten` and start over.
+/// What it lacks is lost or done again, and nobody who knows better spoils it: its workers are
+/// `Forgotten` and start over.
 async fn a_replica_that_lagged_is_taken_for_what_it_is(kind: Kind) {
     let mut stage = Stage::new(kind, NODE_TIMEOUT).await;
     let replicated = stage.replicated();

@@ -59,7 +59,8 @@ async fn a_worker_that_starts_before_its_server_works_as_soon_as_it_is_there(kin
     assert!(ended(working).await.unwrap().is_clean());
 }
 
-/// As a liveness probe would see it that asks all the time: one bad answer, and the whole fleet would be restarted into an outage.
+/// As a liveness probe would see it that asks all the time: one bad answer, and the whole fleet
+/// would be restarted into an outage.
 async fn a_worker_whose_server_goes_away_is_live_all_the_time_and_ready_again_when_it_is_back(kind: Kind) {
     let mut server = Server::start(kind);
     let (shutdown, address) = (Shutdown::new(), free_address());

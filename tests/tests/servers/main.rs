@@ -1,4 +1,5 @@
-//! Clients and workers while a server, a sentinel or a cluster fails, and what they make of its replies.
+//! Clients and workers while a server, a sentinel or a cluster fails, and what they make of its
+//! replies.
 
 mod announcements;
 mod client_faults;

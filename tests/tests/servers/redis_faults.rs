@@ -66,7 +66,8 @@ async fn a_master_that_became_a_replica_is_left_at_once(kind: Kind) {
     broker.register(&register).await.expect("the new master is found");
 }
 
-/// Durability as the server has it: with `appendfsync always`, what was acknowledged survives a `kill -9`.
+/// Durability as the server has it: with `appendfsync always`, what was acknowledged survives a
+/// `kill -9`.
 async fn a_killed_server_with_an_append_only_file_loses_nothing(kind: Kind) {
     let mut server = Server::durable(kind);
     let client = Client::connect(&server.url()).await.unwrap().with_deadline(Duration::from_secs(30));
@@ -405,7 +406,8 @@ async fn a_flushed_server_has_forgotten_everyone_and_work_goes_on(kind: Kind) {
     let turn = Turn::new("faults", worker.clone(), 2, LEASE).finish(vec![finish(&held[0], ack())]);
     assert!(matches!(broker.turn(&turn).await, Err(Error::Forgotten(_))));
     assert!(matches!(broker.extend(&[Extend::new("faults", worker, 1, LEASE)]).await[0], Err(Error::Forgotten(_))));
-    // The client's own producer is forgotten too: it registers anew, since that sequence was never sent before.
+    // The client's own producer is forgotten too: it registers anew, since that sequence was never
+    // sent before.
     let handle = note::job(2).enqueue(&client).await.unwrap();
     assert_eq!(handle.status().await.unwrap(), Some(JobState::Ready));
     assert_eq!(client.inspector().stats("faults").await.unwrap().total(Counter::Enqueued), 1);

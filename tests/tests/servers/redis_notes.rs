@@ -1,4 +1,5 @@
-//! What a Redis queue notes of itself, so that most requests read few keys: its feature bits, its last claim number, who has sent.
+//! What a Redis queue notes of itself, so that most requests read few keys: its feature bits, its
+//! last claim number, who has sent.
 
 use std::time::Duration;
 
@@ -208,7 +209,8 @@ async fn a_feature_waits_for_the_last_lane_that_does_not_know_it(kind: Kind) {
     assert_eq!(scene.claim(2, 2).await.len(), 2);
 }
 
-/// Turns do not read a key whose bit is not set: somebody has to find what another program has put there.
+/// Turns do not read a key whose bit is not set: somebody has to find what another program has put
+/// there.
 async fn the_auditor_finds_what_has_no_bit(kind: Kind) {
     let scene = Scene::new(kind).await;
     scene.enqueue(1, jobs(1)).await.unwrap();
@@ -223,7 +225,8 @@ async fn the_auditor_finds_what_has_no_bit(kind: Kind) {
     assert_eq!(scene.claim(2, 1).await.len(), 1);
 }
 
-/// The size of each is read, so that the script stays short. A large job alone is not out of the ordinary.
+/// The size of each is read, so that the script stays short. A large job alone is not out of the
+/// ordinary.
 async fn a_claim_takes_sixty_four_large_jobs(kind: Kind) {
     let scene = Scene::new(kind).await;
     for (round, bits) in [(1, "l"), (2, "hl")] {
@@ -325,7 +328,8 @@ fn high() -> NewJob {
     job
 }
 
-/// Its crashes are kept for people, for as long as it is. A claim needs not ask for suspects meanwhile.
+/// Its crashes are kept for people, for as long as it is. A claim needs not ask for suspects
+/// meanwhile.
 async fn a_dead_job_that_crashed_sets_no_bit(kind: Kind) {
     const SHORT: Duration = Duration::from_millis(1);
     let scene = Scene::new(kind).await;

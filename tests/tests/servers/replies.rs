@@ -1,5 +1,6 @@
-//! What is said of each answer by which a server does not serve. The table is that of the module `redis::connection::refusal`. What a
-//! real server can be made to say, a real one says; the others are said by a server of the test's.
+//! What is said of each answer by which a server does not serve. The table is that of the module
+//! `redis::connection::refusal`. What a real server can be made to say, a real one says; the others
+//! are said by a server of the test's.
 
 use std::{
     io::{Read, Write},
@@ -35,7 +36,8 @@ fn answers(line: &'static str) -> u16 {
     serve(move |mut stream| {
         let mut request = [0; 4096];
         while let Ok(1..) = stream.read(&mut request) {
-            // Several requests may come in one piece: each begins with a star at the begin of a line.
+            // Several requests may come in one piece: each begins with a star at the begin of a
+            // line.
             let text = String::from_utf8_lossy(&request).into_owned();
             let count = text.split("\r\n").filter(|part| part.starts_with('*')).count();
             request.fill(0);

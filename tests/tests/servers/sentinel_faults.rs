@@ -1,6 +1,7 @@
 //! Producers and workers go on while the servers behind three sentinels fail, and fail over.
 //!
-//! Every test prints how long after the promotion of the new master the first job started, and fails if that is too long.
+//! Every test prints how long after the promotion of the new master the first job started, and
+//! fails if that is too long.
 
 use std::{
     future::Future,
@@ -25,7 +26,8 @@ use tokio::sync::Semaphore;
 /// A server that is not heard of for so long is taken for dead. Tests of one that is wait for it.
 const DOWN_AFTER: Duration = Duration::from_millis(1500);
 
-/// The same where the failover is planned: a machine that stands still for a moment is no dead server.
+/// The same where the failover is planned: a machine that stands still for a moment is no dead
+/// server.
 const PLANNED_DOWN_AFTER: Duration = Duration::from_secs(5);
 
 /// A key of no queue.
@@ -60,7 +62,8 @@ async fn fails_over_flawlessly(what: &str, all: &Sentinels, fleet: Fleet) {
     history.assert_flawless();
 }
 
-/// `SENTINEL FAILOVER`: the old master goes on taking in what it is sent, until a sentinel tells it otherwise, ten seconds later.
+/// `SENTINEL FAILOVER`: the old master goes on taking in what it is sent, until a sentinel tells it
+/// otherwise, ten seconds later.
 async fn an_unprepared_failover_costs_only_what_the_old_master_took_in_after_it(kind: Kind) {
     let all = Sentinels::start(kind, DOWN_AFTER);
     let fleet = start(&all).await;
@@ -94,7 +97,8 @@ async fn masters_that_are_killed_cost_only_what_their_replicas_lacked(kind: Kind
     history.assert_flawless_but(replicated, promotion.at + JOURNALED);
 }
 
-/// What it lacks is lost or done again, and nobody who knows better spoils it: its workers are `Forgotten` and start over.
+/// What it lacks is lost or done again, and nobody who knows better spoils it: its workers are
+/// `Forgotten` and start over.
 async fn a_replica_that_lagged_is_taken_for_what_it_is(kind: Kind) {
     let mut all = Sentinels::start(kind, DOWN_AFTER);
     let fleet = start(&all).await;
@@ -137,7 +141,8 @@ async fn a_master_that_wants_a_replica_takes_in_nothing_that_could_be_lost(kind:
     history.assert_flawless_but(replicated, refused + JOURNALED);
 }
 
-/// `Client::with_replicas`: an enqueue says whether its job would survive, and what is said is true.
+/// `Client::with_replicas`: an enqueue says whether its job would survive, and what is said is
+/// true.
 async fn what_a_replica_has_confirmed_is_not_lost(kind: Kind) {
     let mut all = Sentinels::start(kind, DOWN_AFTER);
     let fleet = Fleet::careful(env!("CARGO_BIN_EXE_chronicler"), &all.url(), &[QUEUE], 1).await;
@@ -174,7 +179,8 @@ async fn without_sentinels_work_goes_on_and_with_them_it_fails_over(kind: Kind) 
     fails_over_flawlessly("sentinels that were cut off", &all, fleet).await;
 }
 
-/// `SIGSTOP`: its sockets are open, and nobody answers. When it wakes up it still takes itself for the master.
+/// `SIGSTOP`: its sockets are open, and nobody answers. When it wakes up it still takes itself for
+/// the master.
 async fn a_master_that_stands_still_is_left_and_not_come_back_to(kind: Kind) {
     let all = Sentinels::start(kind, DOWN_AFTER);
     let fleet = start(&all).await;

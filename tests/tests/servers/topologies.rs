@@ -1,4 +1,5 @@
-//! Sentinels and clusters as a URL names them: what is told when something is wrong, who is believed, and queues on many nodes.
+//! Sentinels and clusters as a URL names them: what is told when something is wrong, who is
+//! believed, and queues on many nodes.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -138,7 +139,8 @@ async fn queues_of_a_cluster_are_found_on_all_nodes(kind: Kind) {
     }
 }
 
-/// Two of three masters answer: commands show what these have, name the queues of the third, and say so in their exit code.
+/// Two of three masters answer: commands show what these have, name the queues of the third, and
+/// say so in their exit code.
 async fn what_a_master_out_of_reach_has_is_named_and_the_rest_is_shown(kind: Kind) {
     let mut cluster = Thirds::start(kind).await;
     let lost = cluster.queues.remove(usize::from(cluster.with_names == 0));
@@ -163,7 +165,8 @@ async fn what_a_master_out_of_reach_has_is_named_and_the_rest_is_shown(kind: Kin
     }
 }
 
-/// Where the master with the names of all queues is out of reach, a queue of another one is found by its name.
+/// Where the master with the names of all queues is out of reach, a queue of another one is found
+/// by its name.
 async fn a_queue_is_found_by_its_name_while_the_names_are_out_of_reach(kind: Kind) {
     let mut cluster = Thirds::start(kind).await;
     let lost = cluster.queues.remove(cluster.with_names);
@@ -220,8 +223,8 @@ impl Thirds {
     }
 }
 
-/// A failover is known to one sentinel before the others hear of it. If it is silent for a moment, nobody goes back to the old
-/// master, where whatever is written would be lost.
+/// A failover is known to one sentinel before the others hear of it. If it is silent for a moment,
+/// nobody goes back to the old master, where whatever is written would be lost.
 async fn a_sentinel_that_has_not_heard_yet_misleads_nobody(kind: Kind) {
     let (old, new) = (Server::start(kind), Server::start(kind));
     let (first, second) = (Sentinel::start(old.port()), Sentinel::start(old.port()));

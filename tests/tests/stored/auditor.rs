@@ -306,7 +306,8 @@ async fn an_id_in_ready_of_a_job_that_is_elsewhere_is_taken_out(kind: Kind) {
     assert_eq!((place.depth(JobState::Ready).await, lane.claim(10).await.len()), (1, 1));
 }
 
-/// Neither what others push and claim meanwhile, nor the border between two reads, is taken for a double.
+/// Neither what others push and claim meanwhile, nor the border between two reads, is taken for a
+/// double.
 async fn doubles_are_found_in_long_lists_while_others_push_and_claim(kind: Kind) {
     const DOUBLES: usize = 200;
     let place = Place::on(kind).await;
@@ -438,8 +439,8 @@ async fn records_of_workers_in_a_sqlite_file_are_mended() {
     assert_eq!((known().await.len(), broker.stats(QUEUE).await.unwrap().total(Counter::Repaired)), (3, 4));
 }
 
-/// A turn that meets an id without a job passes it over, and says so, whatever else it has to look at: nothing, failures or all. What
-/// was known of the job goes along.
+/// A turn that meets an id without a job passes it over, and says so, whatever else it has to look
+/// at: nothing, failures or all. What was known of the job goes along.
 #[tokio::test]
 async fn on_redis_an_id_without_a_job_stops_no_claim() {
     for traces in [&[][..], &["errors"], &["attempts", "errors"], &["snoozes", "attempts", "errors"]] {
@@ -468,7 +469,8 @@ async fn on_redis_an_id_without_a_job_stops_no_claim() {
     }
 }
 
-/// A claim that asks for a job gets one, also where what stands before a job beyond the bound of bytes is none.
+/// A claim that asks for a job gets one, also where what stands before a job beyond the bound of
+/// bytes is none.
 #[tokio::test]
 async fn on_redis_an_id_without_a_job_leaves_no_answer_empty() {
     for trace in ["", "snoozes"] {

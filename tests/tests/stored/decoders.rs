@@ -1,5 +1,6 @@
-//! Every decoder, over the corpus of the fuzzer, over what differs from it by a little, over any bytes, and under bombs. What must
-//! hold is in `queue_core::__private::fuzz`; a coverage-guided fuzzer runs the same (`fuzz/README.md`).
+//! Every decoder, over the corpus of the fuzzer, over what differs from it by a little, over any
+//! bytes, and under bombs. What must hold is in `queue_core::__private::fuzz`; a coverage-guided
+//! fuzzer runs the same (`fuzz/README.md`).
 //!
 //! `QUEUE_TEST_CASES` is the number of random cases per decoder (2000).
 
@@ -141,7 +142,8 @@ fn any_bytes_are_read_or_refused() {
     }
 }
 
-/// Depth that would overflow a stack, lengths that would fill a memory, words that would fill a history.
+/// Depth that would overflow a stack, lengths that would fill a memory, words that would fill a
+/// history.
 #[test]
 fn bombs_are_refused_in_time_and_in_few_words() {
     let n = 300_000;

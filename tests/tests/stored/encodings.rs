@@ -68,8 +68,8 @@ async fn a_line_of_a_kept_job_may_say_until_when(kind: Kind) {
     assert_eq!(broker.stats(QUEUE).await.unwrap().count(JobState::Done), 0);
 }
 
-/// A list costs less than a sorted set. It is for the retention that most jobs have, which is neither that of a cancelled job nor that of
-/// the one that happened to end first.
+/// A list costs less than a sorted set. It is for the retention that most jobs have, which is
+/// neither that of a cancelled job nor that of the one that happened to end first.
 async fn few_others_keep_no_done_job_out_of_the_list(kind: Kind) {
     const DONE: usize = 8;
     let server = Server::start(kind);

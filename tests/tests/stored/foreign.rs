@@ -1,4 +1,5 @@
-//! Programs in other languages publish events. `cargo xtask foreign` gets the libraries that they need, and runs this.
+//! Programs in other languages publish events. `cargo xtask foreign` gets the libraries that they
+//! need, and runs this.
 
 use std::{process::Command, sync::Arc, time::Duration};
 

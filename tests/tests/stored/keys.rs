@@ -42,7 +42,8 @@ async fn holder(broker: &DynBroker) -> Option<String> {
     broker.key_holder(QUEUE, &key()).await.unwrap().map(|holder| holder.id.to_string())
 }
 
-/// The same damage on each broker: the key is lost, then somebody else has it, then it is lost while a job is held for it.
+/// The same damage on each broker: the key is lost, then somebody else has it, then it is lost
+/// while a job is held for it.
 async fn is_mended(broker: &DynBroker, lose: impl Fn(), usurp: impl Fn()) {
     let mut producer = Producer::on(broker, QUEUE).await;
     assert_eq!(producer.send(vec![job("a", OnConflict::Skip)]).await, [Enqueued::Stored]);
@@ -88,7 +89,8 @@ async fn keys_in_a_sqlite_file_are_counted_anew_from_the_jobs() {
     is_mended(&broker, || change("DELETE FROM queue_keys"), || change("UPDATE queue_keys SET id = CAST('=ghost' AS BLOB)")).await;
 }
 
-/// A lane of an older library would ignore keys: the first job with one is refused, and the error names the feature.
+/// A lane of an older library would ignore keys: the first job with one is refused, and the error
+/// names the feature.
 async fn a_lane_that_knows_no_keys_keeps_them_out(kind: Kind) {
     let server = Server::start(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();

@@ -1,5 +1,5 @@
-//! A key of the broker that holds something of another type, because another program wrote to it: it is named, the other queues go on,
-//! and a repair renames it.
+//! A key of the broker that holds something of another type, because another program wrote to it:
+//! it is named, the other queues go on, and a repair renames it.
 
 use std::{
     io::{BufRead, BufReader},

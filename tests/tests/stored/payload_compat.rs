@@ -1,4 +1,5 @@
-//! A new version of a task reads the jobs of the old one, and the old version those of the new one, as a deployment has both.
+//! A new version of a task reads the jobs of the old one, and the old version those of the new one,
+//! as a deployment has both.
 
 use std::{
     sync::{Arc, Mutex},
@@ -24,7 +25,8 @@ impl Calls {
     }
 }
 
-/// Runs one job with the task `T` in the place of the one that made it, and tells how the handler was called.
+/// Runs one job with the task `T` in the place of the one that made it, and tells how the handler
+/// was called.
 async fn run_as<T: Runnable>(enqueue: impl AsyncFnOnce(&Client)) -> String {
     let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     enqueue(&client).await;
@@ -38,7 +40,8 @@ async fn run_as<T: Runnable>(enqueue: impl AsyncFnOnce(&Client)) -> String {
     seen[0].clone()
 }
 
-/// Runs one job with the task `T` in the place of the one that made it, and tells why it is a dead letter.
+/// Runs one job with the task `T` in the place of the one that made it, and tells why it is a dead
+/// letter.
 async fn dead_as<T: Runnable, Made: Task>(job: Job<Made>) -> String
 where
     queue_core::TaskOutput<Made>: serde::de::DeserializeOwned + std::marker::Send,

@@ -1,4 +1,5 @@
-//! What a search asks of its broker, and no more: how many queues at once, of which jobs why they wait; and what it says after an error.
+//! What a search asks of its broker, and no more: how many queues at once, of which jobs why they
+//! wait; and what it says after an error.
 
 use std::sync::{
     Arc, Mutex,

@@ -1,7 +1,9 @@
-//! A soak: many of everything that a queue remembers for a while, and the clock moved past each retention. In the end nothing is left of it.
+//! A soak: many of everything that a queue remembers for a while, and the clock moved past each
+//! retention. In the end nothing is left of it.
 //!
 //! `QUEUE_TEST_SOAK=1000000 cargo test --release -p queue-tests --all-features --test stored soak -- --nocapture --test-threads=1`
-//! prints how fast each kind is removed. The whole tier runs it with a million, the fast tier with [`SMALL`].
+//! prints how fast each kind is removed. The whole tier runs it with a million, the fast tier with
+//! [`SMALL`].
 
 use std::{
     collections::BTreeMap,
@@ -26,18 +28,19 @@ use queue_tests::{
 };
 use queue_worker::{Shutdown, Worker};
 
-/// Of each kind: groups, keys of limits, given ids, unique keys, results, tags, events. A hundredth of marks, schedules, producers and lanes, and a tenth of
-/// dead jobs.
+/// Of each kind: groups, keys of limits, given ids, unique keys, results, tags, events. A hundredth
+/// of marks, schedules, producers and lanes, and a tenth of dead jobs.
 const SMALL: usize = 2_000;
 
 /// Jobs and events that end before the next ones come.
 const WAVE: usize = 5_000;
 
-/// By how much the memory of the process may grow between the first round and one of ten times its size: a leak of 40 bytes for each of a million entries
-/// exceeds it.
+/// By how much the memory of the process may grow between the first round and one of ten times its
+/// size: a leak of 40 bytes for each of a million entries exceeds it.
 const GROWTH: u64 = 32 << 20;
 
-/// As in row M49 of the fault matrix, in microseconds of processor time: 999 of 1,000 commands of the server, and each.
+/// As in row M49 of the fault matrix, in microseconds of processor time: 999 of 1,000 commands of
+/// the server, and each.
 const LONG_COMMAND: u64 = 5_000;
 const LONGEST_COMMAND: u64 = 50_000;
 
@@ -148,7 +151,8 @@ impl Place {
         }
     }
 
-    /// How many entries each key or table has. The history of a queue goes around in a circle, and is not counted.
+    /// How many entries each key or table has. The history of a queue goes around in a circle, and
+    /// is not counted.
     fn entries(&self) -> BTreeMap<String, u64> {
         let mut entries: BTreeMap<String, u64> = match self {
             Place::Server(server) => {
@@ -217,7 +221,8 @@ impl Place {
         slow.sort_unstable();
         println!("{} of {scripts} scripts took over {LONG_COMMAND} µs, the longest {:?}", slow.len(), slow.last());
         if server.measures_by_cpu() {
-            // Other work on the machine makes scripts longer, and a few slow ones of some hundreds are many.
+            // Other work on the machine makes scripts longer, and a few slow ones of some hundreds
+            // are many.
             let (few, longest) =
                 if scripts > MANY_SCRIPTS { (scripts / 1_000, LONGEST_COMMAND) } else { (scripts / 4, 10 * LONGEST_COMMAND) };
             let is_quick = slow.len() <= few && slow.last().is_none_or(|(took, _)| *took <= longest);
@@ -246,7 +251,8 @@ impl Soak {
         inspector.set_retention(TOPIC, retention).await.expect("the retention is set");
     }
 
-    /// Fills the queue with this many of each, lets a worker run what can run, and removes all that is over, one retention after the other.
+    /// Fills the queue with this many of each, lets a worker run what can run, and removes all that
+    /// is over, one retention after the other.
     async fn round(&mut self, n: usize) {
         self.round += 1;
         let few = (n / 100).max(5);
@@ -336,7 +342,8 @@ impl Soak {
         made.buffer_unordered(16).collect::<Vec<()>>().await;
     }
 
-    /// Stores jobs for later, for each of which somebody waits who goes away. Gives how many jobs will have ended with them.
+    /// Stores jobs for later, for each of which somebody waits who goes away. Gives how many jobs
+    /// will have ended with them.
     async fn watched(&self, n: usize) -> u64 {
         let jobs = (0..n).map(|n| plain::job(n).delay(Duration::from_secs(LATER)));
         let handles = self.client.enqueue_all(jobs.collect::<Vec<_>>()).await.expect("the jobs are stored");
@@ -357,7 +364,8 @@ impl Soak {
         made.buffer_unordered(16).collect::<Vec<()>>().await;
     }
 
-    /// Removes the lanes whose leases are over, as a reclaimer does: also those of workers that have stopped.
+    /// Removes the lanes whose leases are over, as a reclaimer does: also those of workers that
+    /// have stopped.
     async fn lanes(&mut self) {
         let rule = CrashRule { max_crashes: 3, tasks: &[], window: Duration::from_secs(DAY), delay: Duration::ZERO };
         let (broker, begun) = (self.client.broker().clone(), Instant::now());

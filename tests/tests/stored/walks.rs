@@ -1,4 +1,5 @@
-//! Walks through the jobs of a server: how much one step reads, and what happens to a walk when the server is another one.
+//! Walks through the jobs of a server: how much one step reads, and what happens to a walk when the
+//! server is another one.
 
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ on_servers! {
 const QUEUE: &str = "walks";
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A hundred and sixty done jobs with results of 64 KiB, and one that is ready: the walk goes through all jobs.
+/// A hundred and sixty done jobs with results of 64 KiB, and one that is ready: the walk goes
+/// through all jobs.
 async fn a_step_ends_with_a_mebibyte_of_results(kind: Kind) {
     let server = Server::start(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
@@ -45,7 +47,8 @@ async fn a_step_ends_with_a_mebibyte_of_results(kind: Kind) {
     assert!(steps >= 5, "ten mebibytes are read in {steps} steps");
 }
 
-/// It may lack what was done to the jobs that lie behind: the walk goes through these again, by a tag and without.
+/// It may lack what was done to the jobs that lie behind: the walk goes through these again, by a
+/// tag and without.
 async fn a_walk_begins_anew_on_another_server(kind: Kind) {
     let mut server = Server::durable(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();

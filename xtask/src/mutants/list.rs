@@ -1,4 +1,5 @@
-//! The safeguards that are taken out: those of the protocol, in scripts and statements. At most 60, since each repeats a line of its script.
+//! The safeguards that are taken out: those of the protocol, in scripts and statements. At most 60,
+//! since each repeats a line of its script.
 
 /// One safeguard, how it is taken out, and the test that finds it.
 pub(super) struct Mutant {

@@ -1,7 +1,8 @@
-//! `cargo xtask mutants`: takes one safeguard at a time out of a Lua script or an SQL statement, and shows that its test fails without it. A suite that cannot fail
-//! proves nothing.
+//! `cargo xtask mutants`: takes one safeguard at a time out of a Lua script or an SQL statement,
+//! and shows that its test fails without it. A suite that cannot fail proves nothing.
 //!
-//! Nothing is compiled: debug builds read scripts and statements from the folder that `QUEUE_TEST_SOURCES` names, which is a copy.
+//! Nothing is compiled: debug builds read scripts and statements from the folder that
+//! `QUEUE_TEST_SOURCES` names, which is a copy.
 
 mod list;
 
@@ -111,7 +112,8 @@ impl Lab<'_> {
         Ok(Lab { sources, programs, variables })
     }
 
-    /// A test that fails without a mutant would find everything. On a busy machine one may fail once.
+    /// A test that fails without a mutant would find everything. On a busy machine one may fail
+    /// once.
     fn pass_unchanged(&self, mutants: &[&Mutant]) -> Result<(), String> {
         let mut tests: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         mutants.iter().for_each(|mutant| tests.entry(mutant.program).or_default().push(mutant.test.to_owned()));

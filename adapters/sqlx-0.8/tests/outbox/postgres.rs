@@ -70,7 +70,8 @@ async fn pay(order: i64, outbox: Data<Outbox>, pool: Data<PgPool>, ctx: JobConte
     Ok(ctx.commit(tx, order).await?)
 }
 
-/// What the server forgets at a crash is stored at once in this transaction, unless the application has it otherwise.
+/// What the server forgets at a crash is stored at once in this transaction, unless the application
+/// has it otherwise.
 #[tokio::test]
 async fn a_commit_is_durable() {
     let place = Place::new().await;

@@ -50,7 +50,8 @@ impl Contender for Apalis {
 
     async fn work(&self, concurrency: usize, jobs: Arc<Jobs>) -> Result<(), Error> {
         let storage = storage(&self.0, concurrency);
-        // A thread of its own polls the worker, as the compiler does not see that its future may move between threads.
+        // A thread of its own polls the worker, as the compiler does not see that its future may
+        // move between threads.
         let (runtime, interval) = (Handle::current(), tokio::time::interval(Duration::from_millis(5)));
         tokio::task::spawn_blocking(move || {
             let worker = WorkerBuilder::new(format!("bench-{}", std::process::id()))
@@ -70,7 +71,8 @@ fn storage(pool: &SqlitePool, batch: usize) -> SqliteStorage<String> {
     SqliteStorage::new(pool).with_config(Config::default().queue("bench").lock_tasks(false).batch_size(batch))
 }
 
-/// Polls every few milliseconds. The strategy that comes with it for that can miss its own timer, and sleeps then.
+/// Polls every few milliseconds. The strategy that comes with it for that can miss its own timer,
+/// and sleeps then.
 struct Ticks(Interval);
 
 impl PollStrategy for Ticks {

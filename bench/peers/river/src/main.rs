@@ -1,4 +1,5 @@
-//! River on SQLite and on PostgreSQL, as the URL says. See [`queue_contender`] for what it is asked to do.
+//! River on SQLite and on PostgreSQL, as the URL says. See [`queue_contender`] for what it is asked
+//! to do.
 
 use std::{future::pending, sync::Arc, time::Duration};
 

@@ -8,8 +8,8 @@ use crate::{Costs, Error};
 #[derive(Debug, PartialEq)]
 pub(crate) struct Baseline(BTreeMap<String, f64>);
 
-/// How much a number may differ: in part of it, and at least by so much. Names carry a number of varying length, and an allocation
-/// more or less falls to the order in which two threads run.
+/// How much a number may differ: in part of it, and at least by so much. Names carry a number of
+/// varying length, and an allocation more or less falls to the order in which two threads run.
 const TOLERANCE: f64 = 0.02;
 const LEAST: f64 = 0.02;
 
@@ -36,7 +36,8 @@ impl Baseline {
         self.0.len()
     }
 
-    /// What is wrong with these numbers. A number that fell is told too, so that it is accepted and stays there.
+    /// What is wrong with these numbers. A number that fell is told too, so that it is accepted and
+    /// stays there.
     pub(crate) fn compare(&self, found: &Baseline) -> Vec<String> {
         let mut complaints = Vec::new();
         for (name, now) in &found.0 {

@@ -1,8 +1,9 @@
-//! The regression gate: what a job costs in numbers that noise does not move, against those that were accepted.
+//! The regression gate: what a job costs in numbers that noise does not move, against those that
+//! were accepted.
 //!
-//! Time is not among them: machines are shared. Commands, bytes on the wire and to the disk, and allocations are the same wherever they
-//! are counted, so that a change which makes a job cost more shows on any machine, in seconds. `cargo xtask gate` runs this, and
-//! `cargo xtask test` does.
+//! Time is not among them: machines are shared. Commands, bytes on the wire and to the disk, and
+//! allocations are the same wherever they are counted, so that a change which makes a job cost more
+//! shows on any machine, in seconds. `cargo xtask gate` runs this, and `cargo xtask test` does.
 
 #![allow(clippy::print_stdout, reason = "the report goes to standard output")]
 

@@ -33,7 +33,8 @@ pub(crate) async fn take() -> Result<Costs, Error> {
     let meter = Meter::start(&server)?;
     one_by_one(&client, 1_000).await?;
     meter.stop(&server, "redis one by one", 1_000.0, &mut costs)?;
-    // Batches that are in flight at the same time have a producer each, which registers when it is first needed.
+    // Batches that are in flight at the same time have a producer each, which registers when it is
+    // first needed.
     at_once(&client, 5_000).await?;
     let meter = Meter::start(&server)?;
     at_once(&client, 10_000).await?;
@@ -48,7 +49,8 @@ pub(crate) async fn take() -> Result<Costs, Error> {
 
 /// Single jobs in queues as they are after some weeks.
 async fn rarer(server: &Server, costs: &mut Costs) -> Result<(), Error> {
-    // The buffer of a connection grows with what comes at once, and that is a matter of time for the great answers before.
+    // The buffer of a connection grows with what comes at once, and that is a matter of time for
+    // the great answers before.
     let client = &Client::connect(&server.url()).await?;
     let queues = [
         ("kept", Hands::in_queue("kept", client).await?.keeping()),

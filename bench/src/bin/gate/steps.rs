@@ -25,7 +25,8 @@ const LEASE: Duration = Duration::from_secs(600);
 /// How often a step is repeated, so that what happens once does not count.
 pub(crate) const ROUNDS: usize = 40;
 
-/// A producer and a lane that speak to the broker themselves, without a client's or a worker's timing.
+/// A producer and a lane that speak to the broker themselves, without a client's or a worker's
+/// timing.
 pub(crate) struct Hands {
     broker: DynBroker,
     queue: &'static str,

@@ -1,5 +1,6 @@
-//! The loop that one would write by hand: one thread, the broker's tables, its statements, its pragmas, and batches as large as
-//! the concurrency that the figure has. It has no leases, no names, no wake-ups, no handlers.
+//! The loop that one would write by hand: one thread, the broker's tables, its statements, its
+//! pragmas, and batches as large as the concurrency that the figure has. It has no leases, no
+//! names, no wake-ups, no handlers.
 
 use std::{path::Path, time::Instant};
 
@@ -63,7 +64,8 @@ impl ByHand {
         Ok(n as f64 / begun.elapsed().as_secs_f64())
     }
 
-    /// Jobs per second of all that are stored. A transaction removes the jobs of the one before, and claims the next `batch`.
+    /// Jobs per second of all that are stored. A transaction removes the jobs of the one before,
+    /// and claims the next `batch`.
     pub(super) fn process(&mut self, batch: usize) -> rusqlite::Result<f64> {
         let begun = Instant::now();
         let (mut done, mut claim) = (0, 0);

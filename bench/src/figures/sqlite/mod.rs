@@ -1,4 +1,5 @@
-//! The figures of SQLite, each beside a loop that was written by hand over the same tables in the same run.
+//! The figures of SQLite, each beside a loop that was written by hand over the same tables in the
+//! same run.
 
 mod by_hand;
 

@@ -1,4 +1,5 @@
-//! Adds accounts to the rotation, and shows how far they are: `accounts add ada ben`, `accounts list`.
+//! Adds accounts to the rotation, and shows how far they are: `accounts add ada ben`,
+//! `accounts list`.
 
 use std::{env, error::Error, process::ExitCode};
 

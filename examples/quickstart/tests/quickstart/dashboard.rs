@@ -56,7 +56,8 @@ fn a_run_is_watched_in_chromium_and_a_killed_worker_is_seen() {
     browser.wait(&format!("document.body.innerText.includes('{dead}')"));
     kill(&dead);
     said(&log, &format!("worker {dead} has ended "));
-    // The page tells of it by itself: the worker is off the list when another one has taken its jobs back.
+    // The page tells of it by itself: the worker is off the list when another one has taken its
+    // jobs back.
     browser.wait(&format!("!document.body.innerText.includes('{dead}')"));
 
     browser.open(&first);

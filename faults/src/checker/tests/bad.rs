@@ -248,7 +248,8 @@ fn told(claim: u64, line: u32) -> Told {
     Told { claim, line, of: 2 }
 }
 
-/// More ways to break the binding of results: those of logs and progress. Job 3 was held under the claims 13 and 14.
+/// More ways to break the binding of results: those of logs and progress. Job 3 was held under the
+/// claims 13 and 14.
 pub(super) const TOLD: [Spoil; 5] = [
     |story| story.keeps(3, vec![told(14, 0), told(13, 0), told(14, 1)], 14),
     |story| story.keeps(3, vec![told(13, 1), told(14, 0), told(14, 1)], 14),
@@ -291,7 +292,8 @@ pub(super) const GROUPS: [Spoil; 5] = [
         story.snapshot.slots = 1;
     },
     |story| {
-        // A job waits, and its group runs none; jobs of another group are served one after the other.
+        // A job waits, and its group runs none; jobs of another group are served one after the
+        // other.
         story.terms.groups = Some((10, 2));
         story.stored(21, 895);
         for key in [22, 32, 42, 52] {

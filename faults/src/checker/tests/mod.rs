@@ -163,14 +163,16 @@ fn what_a_subscription_may_do_is_no_violation() {
         story.rewound(750);
         story.note("driver", 765, Phase::Invoke, Operation::Rewind { subscription: SUBSCRIPTION.to_owned(), to: Mark::Now });
     };
-    // Another server has taken over that has never heard of the event, and runs again what had ended.
+    // Another server has taken over that has never heard of the event, and runs again what had
+    // ended.
     let forgotten = |story: &mut Story| {
         story.terms.volatile = true;
         story.published(103, 700);
         story.snapshot.log.retain(|id| id != "event-103");
         story.ran("w2", 101, 110, 770, 775, Ending::Ack);
     };
-    // A job was claimed before a rewind, and the answer was repeated after it. Its event is handled again later.
+    // A job was claimed before a rewind, and the answer was repeated after it. Its event is handled
+    // again later.
     let told_late = |story: &mut Story| {
         story.published(103, 700);
         story.rewound(750);
@@ -180,7 +182,8 @@ fn what_a_subscription_may_do_is_no_violation() {
         story.count("enqueued", 5);
         story.count("done", 5);
     };
-    // So it is if its job was made before the rewind, and nobody had it: its first run looks like one after the rewind.
+    // So it is if its job was made before the rewind, and nobody had it: its first run looks like
+    // one after the rewind.
     let waited = |story: &mut Story| {
         story.published(103, 700);
         story.rewound(750);
@@ -204,7 +207,8 @@ fn what_a_subscription_may_do_is_no_violation() {
     for (at, spoil) in stories.into_iter().enumerate() {
         assert_eq!(breaks(spoil), BTreeSet::new(), "{at}");
     }
-    // The last one was claimed before the rewind by a worker that was killed before it could tell: it has kept its place, and goes first.
+    // The last one was claimed before the rewind by a worker that was killed before it could tell:
+    // it has kept its place, and goes first.
     let unseen = |story: &mut Story| {
         story.rewound(750);
         story.claimed_after("w2", 102, 105, 770, (0, 1));
@@ -276,7 +280,8 @@ fn every_way_to_lose_or_double_a_tick_is_found() {
     }
 }
 
-/// A claim that was never waited for is forgotten: nobody has lost anything, and the job runs again uncharged.
+/// A claim that was never waited for is forgotten: nobody has lost anything, and the job runs again
+/// uncharged.
 #[test]
 fn a_power_cut_explains_another_claim_of_what_was_not_finished() {
     let verdict = |cut: bool| {
@@ -318,7 +323,8 @@ fn a_cut_tail_explains_a_claim_before_the_delay_of_what_was_forgotten() {
     assert!(!early(0, true));
 }
 
-/// A process loses its lease, comes back, gets the job again, and is cut off before it can write that down.
+/// A process loses its lease, comes back, gets the job again, and is cut off before it can write
+/// that down.
 #[test]
 fn a_process_can_lose_a_job_twice() {
     let mut story = Story::good();

@@ -27,7 +27,8 @@ fn tick_claim(claim: u64, at_ms: i64) -> Operation {
 }
 
 impl Story {
-    /// Two workers, of which the first is killed; jobs that are done, fail, are taken back, cancelled, buried, refused and kept.
+    /// Two workers, of which the first is killed; jobs that are done, fail, are taken back,
+    /// cancelled, buried, refused and kept.
     pub(super) fn good() -> Story {
         let terms = Terms { lease_ms: 1_000, backoff_ms: (100, 1_000), ..Terms::default() };
         let mut story = Story { records: Vec::new(), snapshot: Snapshot::default(), terms };

@@ -35,15 +35,18 @@ pub const CRASHED: &str = "the process that ran it died, or lost the broker";
 /// Longest message of a pattern, in bytes.
 const MESSAGE: usize = 512;
 
-/// Failures of a queue whose texts differ in numbers, ids and quoted values alone. From [`Inspector::failures`](crate::inspect::Inspector::failures).
+/// Failures of a queue whose texts differ in numbers, ids and quoted values alone. From
+/// [`Inspector::failures`](crate::inspect::Inspector::failures).
 ///
-/// It is [`Serialize`](serde::Serialize): the fields by their names, times in UTC, tasks and releases with their counts.
+/// It is [`Serialize`](serde::Serialize): the fields by their names, times in UTC, tasks and
+/// releases with their counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FailurePattern {
     /// What they have in common, as a number. The filter `failure=` takes it.
     pub fingerprint: Fingerprint,
-    /// The same as people read it: the text with `*` for each number, id and quoted value. [`Fingerprint::OTHERS`] has none.
+    /// The same as people read it: the text with `*` for each number, id and quoted value.
+    /// [`Fingerprint::OTHERS`] has none.
     pub pattern: String,
     /// The text of the last one, at most 512 bytes of it.
     pub message: String,
@@ -119,8 +122,8 @@ impl FailurePattern {
         time(now_ms).duration_since(self.last_at).map_or(true, |age| age <= FAILURES_TOLD)
     }
 
-    /// A MessagePack array: first and last time in milliseconds, count, pattern, message, tasks and releases as pairs of a name and a count, and
-    /// the ids of jobs as text.
+    /// A MessagePack array: first and last time in milliseconds, count, pattern, message, tasks and
+    /// releases as pairs of a name and a count, and the ids of jobs as text.
     pub fn encoded(&self) -> Vec<u8> {
         let jobs: Vec<String> = self.jobs.iter().map(JobId::to_string).collect();
         let (first, last) = (ms(self.first_at), ms(self.last_at));
@@ -128,7 +131,8 @@ impl FailurePattern {
             .expect("numbers and texts can be encoded")
     }
 
-    /// Reads what [`encoded`](Self::encoded) wrote, or what a script has made of it. `None` if it is something else.
+    /// Reads what [`encoded`](Self::encoded) wrote, or what a script has made of it. `None` if it
+    /// is something else.
     pub fn decoded(fingerprint: Fingerprint, bytes: &[u8]) -> Option<Self> {
         type Names = Vec<(String, u64)>;
         type Stored = (i64, i64, u64, String, String, Names, Names, Vec<String>);

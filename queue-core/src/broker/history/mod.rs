@@ -5,7 +5,8 @@
 //! separately from jobs. The broker adds them to the minute and the hour in which the report
 //! arrives, by its own clock. The figures of a killed worker since its last report are missing.
 //!
-//! Reports also contain the [patterns](FailurePattern) of failures, of which a queue keeps [`FAILURE_PATTERNS`].
+//! Reports also contain the [patterns](FailurePattern) of failures, of which a queue keeps
+//! [`FAILURE_PATTERNS`].
 //!
 //! Memory is bounded. Each task has a ring buffer of [`MINUTES`] + [`HOURS`] entries, and a queue
 //! keeps at most [`TASKS`] tasks. The figures of further tasks are counted under [`OTHERS`].
@@ -37,11 +38,13 @@ pub const MINUTES: u64 = 120;
 /// How many hours are kept.
 pub const HOURS: u64 = 14 * 24;
 
-/// Of how many tasks a queue keeps a history. A task that had no job for two weeks gives its place to another.
+/// Of how many tasks a queue keeps a history. A task that had no job for two weeks gives its place
+/// to another.
 pub const TASKS: usize = 100;
 
-/// The name under which everything is counted that has no task with a history of its own: jobs that cannot be decoded, jobs of tasks that
-/// their worker did not know, jobs of dead workers, and tasks beyond [`TASKS`]. No task has this name.
+/// The name under which everything is counted that has no task with a history of its own: jobs that
+/// cannot be decoded, jobs of tasks that their worker did not know, jobs of dead workers, and tasks
+/// beyond [`TASKS`]. No task has this name.
 pub const OTHERS: &str = "*";
 
 /// The name under which the depth of the queue is kept.
@@ -61,7 +64,8 @@ pub struct Report {
     pub queue: Arc<str>,
     /// The worker.
     pub process: ProcessId,
-    /// The number of this report, from 1 on in each queue. A report whose number is not above the last is a replay and changes nothing.
+    /// The number of this report, from 1 on in each queue. A report whose number is not above the
+    /// last is a replay and changes nothing.
     pub seq: u64,
     /// What happened, by task. No task twice, at most [`TASKS`] of them. A report without tasks
     /// still contains the length of the queue.
@@ -103,7 +107,8 @@ impl Report {
     /// For brokers: whether it is one that can be taken.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a queue's name outside the grammar, for more tasks than [`TASKS`], and for more failures than [`PATTERNS_REPORTED`].
+    /// [`Error::Invalid`] for a queue's name outside the grammar, for more tasks than [`TASKS`],
+    /// and for more failures than [`PATTERNS_REPORTED`].
     pub fn check(&self) -> Result<()> {
         check_queue(&self.queue)?;
         for (field, there, most) in [("tasks", self.tasks.len(), TASKS), ("failures", self.failures.len(), PATTERNS_REPORTED)] {

@@ -10,16 +10,18 @@ use serde::Serialize;
 use super::{HistorySpan, OTHERS, RunCounts, SAMPLE, Tally, Times};
 use crate::json;
 
-/// What happened in a queue, minute by minute or hour by hour. From [`Inspector::history`](crate::inspect::Inspector::history).
+/// What happened in a queue, minute by minute or hour by hour. From
+/// [`Inspector::history`](crate::inspect::Inspector::history).
 ///
 /// There is a row for every period of the span, oldest first, also for those in which nothing
 /// happened. The last row is the current period, which has not ended. Times are those of the
 /// broker.
 ///
-/// Workers report about every ten seconds, and a report counts in the period in which it arrives. The last interval of a worker that was
-/// killed is missing.
+/// Workers report about every ten seconds, and a report counts in the period in which it arrives.
+/// The last interval of a worker that was killed is missing.
 ///
-/// It is [`Serialize`](serde::Serialize): `queue`, `step_ms`, `rows`, and `tasks` by name, each a list of rows.
+/// It is [`Serialize`](serde::Serialize): `queue`, `step_ms`, `rows`, and `tasks` by name, each a
+/// list of rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct History {
@@ -30,15 +32,17 @@ pub struct History {
     pub step: Duration,
     /// Of all tasks together.
     pub rows: Vec<HistoryRow>,
-    /// Of each task to which anything happened, by name; as many rows as above, for the same periods. `*` is everything that has no task
-    /// with a history of its own: jobs that cannot be decoded, jobs of tasks that their worker did not know, jobs of dead workers, and tasks
+    /// Of each task to which anything happened, by name; as many rows as above, for the same
+    /// periods. `*` is everything that has no task with a history of its own: jobs that cannot be
+    /// decoded, jobs of tasks that their worker did not know, jobs of dead workers, and tasks
     /// beyond the first hundred.
     pub tasks: BTreeMap<String, Vec<HistoryRow>>,
     /// Which releases of workers were first seen in this time, the earliest first.
     pub releases: Vec<ReleaseSeen>,
 }
 
-/// A release, and when a worker of it registered first with a queue. It is [`Serialize`](serde::Serialize): `release`, and `at` in UTC.
+/// A release, and when a worker of it registered first with a queue. It is
+/// [`Serialize`](serde::Serialize): `release`, and `at` in UTC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ReleaseSeen {
@@ -68,10 +72,11 @@ pub struct HistoryRow {
     pub wait: Times,
     /// How long runs took, however they ended.
     pub run: Times,
-    /// Most ready jobs that were seen; of all tasks together only. `None` if no worker has reported: it is not known.
+    /// Most ready jobs that were seen; of all tasks together only. `None` if no worker has
+    /// reported: it is not known.
     pub ready: Option<u64>,
-    /// Jobs that were stored in this period; of all tasks together only. `None` if it is not known: no worker has reported, or none in the
-    /// period before.
+    /// Jobs that were stored in this period; of all tasks together only. `None` if it is not known:
+    /// no worker has reported, or none in the period before.
     pub enqueued: Option<u64>,
 }
 
@@ -80,13 +85,16 @@ pub struct HistoryRow {
 pub struct StoredHistory {
     /// The broker's time.
     pub now_ms: i64,
-    /// Task, the number of the period, and what is stored of it. Those outside of the span are skipped.
+    /// Task, the number of the period, and what is stored of it. Those outside of the span are
+    /// skipped.
     pub rows: Vec<(String, u64, Tally)>,
-    /// Releases, and when each was first seen, in milliseconds since 1970. Those outside of the span are skipped.
+    /// Releases, and when each was first seen, in milliseconds since 1970. Those outside of the
+    /// span are skipped.
     pub releases: Vec<(String, i64)>,
 }
 
-/// What is known of the queue itself in a period, kept in the counts of a tally of the task [`SAMPLE`].
+/// What is known of the queue itself in a period, kept in the counts of a tally of the task
+/// [`SAMPLE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Most ready jobs.
@@ -121,7 +129,8 @@ impl HistoryRow {
         HistoryRow { at, counts: RunCounts::default(), wait: Times::default(), run: Times::default(), ready: None, enqueued: None }
     }
 
-    /// Adds what happened in another row. Depths are added, too: rows of one period and several queues make a row of all of them.
+    /// Adds what happened in another row. Depths are added, too: rows of one period and several
+    /// queues make a row of all of them.
     pub fn merge(&mut self, other: &HistoryRow) {
         self.add(&other.counts, &other.wait, &other.run);
         let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {
@@ -175,7 +184,8 @@ impl History {
         history
     }
 
-    /// Adds releases that were first seen in this time. One that several queues have seen was seen with the first of them.
+    /// Adds releases that were first seen in this time. One that several queues have seen was seen
+    /// with the first of them.
     fn add_releases(&mut self, seen: impl IntoIterator<Item = ReleaseSeen>) {
         let begin = self.rows.first().map_or(UNIX_EPOCH, |row| row.at);
         for one in seen {
@@ -188,7 +198,8 @@ impl History {
         self.releases.sort_by(|one, other| (one.at, &one.release).cmp(&(other.at, &other.release)));
     }
 
-    /// All rows together: one row that begins with the first. Its `ready` is the largest of the span.
+    /// All rows together: one row that begins with the first. Its `ready` is the largest of the
+    /// span.
     pub fn total(&self) -> HistoryRow {
         total(&self.rows)
     }
@@ -198,7 +209,8 @@ impl History {
         self.tasks.get(task).map(|rows| total(rows))
     }
 
-    /// The histories of several queues as one, without tasks. All must be of one span. `None` if there is none.
+    /// The histories of several queues as one, without tasks. All must be of one span. `None` if
+    /// there is none.
     pub fn merged(histories: impl IntoIterator<Item = History>) -> Option<History> {
         let mut histories = histories.into_iter();
         let mut all = histories.next()?;

@@ -7,8 +7,9 @@ use crate::codec;
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What happened to jobs in a time, as the workers saw it when it happened. [`QueueStats`](crate::inspect::QueueStats) has the broker's own
-        /// counters, since the queue exists.
+        /// What happened to jobs in a time, as the workers saw it when it happened.
+        /// [`QueueStats`](crate::inspect::QueueStats) has the broker's own counters, since the
+        /// queue exists.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
         #[non_exhaustive]
         pub struct RunCounts {
@@ -40,7 +41,8 @@ counts! {
     started,
     /// Jobs that were done.
     done,
-    /// Runs that failed: with an error, a panic or a timeout. Each was retried, or its job is in `dead` as well.
+    /// Runs that failed: with an error, a panic or a timeout. Each was retried, or its job is in
+    /// `dead` as well.
     failed,
     /// Jobs that became dead letters.
     dead,
@@ -56,7 +58,8 @@ counts! {
     expired,
     /// Jobs that were parked.
     parked,
-    /// Jobs that were given back without an ending of their own: their worker stopped, or they were cancelled while they ran.
+    /// Jobs that were given back without an ending of their own: their worker stopped, or they were
+    /// cancelled while they ran.
     returned,
     /// Runs whose ending was discarded, because the lease was lost.
     lost,
@@ -93,7 +96,8 @@ impl Tally {
         self.run.clear();
     }
 
-    /// A MessagePack array: the counts; of waits and of runs the sum in microseconds and the bucket and count of each bucket that has any.
+    /// A MessagePack array: the counts; of waits and of runs the sum in microseconds and the bucket
+    /// and count of each bucket that has any.
     pub fn encoded(&self) -> Vec<u8> {
         codec::pack(&(self.counts.numbers(), self.wait.flat(), self.run.flat())).expect("numbers can be encoded")
     }
@@ -109,7 +113,8 @@ impl Tally {
         codec::pack(&(period, self.counts.numbers(), self.wait.flat(), self.run.flat())).expect("numbers can be encoded")
     }
 
-    /// Reads what [`encoded_in`](Self::encoded_in) wrote, or what a script has made of it. `None` if it is something else.
+    /// Reads what [`encoded_in`](Self::encoded_in) wrote, or what a script has made of it. `None`
+    /// if it is something else.
     pub fn decoded_in(bytes: &[u8]) -> Option<(u64, Self)> {
         let (period, counts, wait, run): (u64, Vec<u64>, Vec<u64>, Vec<u64>) = codec::unpack(bytes).ok()?;
         Some((period, Tally::of(&counts, &wait, &run)))

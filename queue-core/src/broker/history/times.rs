@@ -20,11 +20,12 @@ pub const BUCKETS: usize = 2 + ((LAST_POWER - FIRST_POWER) * CUTS) as usize;
 
 /// How long something took, often: how many durations, their sum, and how they are distributed.
 ///
-/// The distribution has 122 buckets. Between 128 µs and 38 h each doubling is cut into four buckets of the same width, so that a
-/// [`quantile`](Self::quantile) is wrong by at most 12.5 % of the true value. Below 128 µs it is wrong by at most 64 µs. Only buckets with
-/// something in them are kept.
+/// The distribution has 122 buckets. Between 128 µs and 38 h each doubling is cut into four buckets
+/// of the same width, so that a [`quantile`](Self::quantile) is wrong by at most 12.5 % of the true
+/// value. Below 128 µs it is wrong by at most 64 µs. Only buckets with something in them are kept.
 ///
-/// It is [`Serialize`](serde::Serialize): `count`, `mean_ms`, `p50_ms`, `p95_ms` and `p99_ms`, the last four `null` if there is nothing.
+/// It is [`Serialize`](serde::Serialize): `count`, `mean_ms`, `p50_ms`, `p95_ms` and `p99_ms`, the
+/// last four `null` if there is nothing.
 ///
 /// ```
 /// use std::time::Duration;
@@ -84,8 +85,8 @@ impl Times {
         self.sum_us.checked_div(self.count()).map(Duration::from_micros)
     }
 
-    /// The duration that this part of all durations does not exceed: 0.5 for the median. `None` if there is nothing. It is the middle of its
-    /// bucket.
+    /// The duration that this part of all durations does not exceed: 0.5 for the median. `None` if
+    /// there is nothing. It is the middle of its bucket.
     pub fn quantile(&self, part: f64) -> Option<Duration> {
         #[expect(
             clippy::cast_precision_loss,

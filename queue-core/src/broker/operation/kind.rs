@@ -25,7 +25,8 @@ pub enum OperationKind {
     /// Removes all jobs that wait: those that are ready, scheduled, held or parked, or wait for a
     /// retry. Nothing is left of them. Running jobs continue.
     Drain,
-    /// Removes all jobs but those that run: those that wait, and the records of those that have ended.
+    /// Removes all jobs but those that run: those that wait, and the records of those that have
+    /// ended.
     Purge,
 }
 

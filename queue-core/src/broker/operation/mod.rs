@@ -25,7 +25,8 @@ use crate::{
     error::{Error, Result},
 };
 
-/// How many operations of a queue are kept: the one that is under way, and the last that have ended.
+/// How many operations of a queue are kept: the one that is under way, and the last that have
+/// ended.
 pub const OPERATIONS_KEPT: usize = 20;
 
 /// A runner whose last step is this long ago is considered gone: another one may take over.
@@ -57,8 +58,9 @@ pub struct Operate {
 pub enum OperationDeed {
     /// Makes it, unless it exists or another one is under way.
     Start(StartOperation),
-    /// Lets this runner take the next steps, if it does so already, if the last step of the one before is [`OPERATION_LEASE`] ago, or at once. It counts as a step: one of before
-    /// that comes late changes nothing.
+    /// Lets this runner take the next steps, if it does so already, if the last step of the one
+    /// before is [`OPERATION_LEASE`] ago, or at once. It counts as a step: one of before that comes
+    /// late changes nothing.
     Take {
         /// Its name: letters and digits.
         runner: Arc<str>,
@@ -125,13 +127,16 @@ pub enum OperationPart {
         /// Which.
         ids: Vec<JobId>,
     },
-    /// Takes jobs from the heads of the lines of ready jobs, at most [`POPPED_AT_ONCE`], and removes those that were enqueued before the operation was started: nothing is left
-    /// of them, not even the place in a line. A broker whose lines keep no place of a removed job does nothing.
+    /// Takes jobs from the heads of the lines of ready jobs, at most [`POPPED_AT_ONCE`], and
+    /// removes those that were enqueued before the operation was started: nothing is left of them,
+    /// not even the place in a line. A broker whose lines keep no place of a removed job does
+    /// nothing.
     Pop,
 }
 
 impl OperationPart {
-    /// For brokers: whether a job is concerned by the time of the step. `started_ms`: of its operation.
+    /// For brokers: whether a job is concerned by the time of the step. `started_ms`: of its
+    /// operation.
     pub fn concerns(&self, job: &StoredJob, started_ms: i64) -> bool {
         let OperationPart::Change { states, .. } = self else { return true };
         let enqueued = Envelope::decode(&job.envelope).ok().and_then(|envelope| envelope.enqueued_ms);
@@ -167,7 +172,8 @@ impl Operate {
     /// For brokers: whether it can be done.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name outside the grammar, a text that is too long, and more jobs than a step may change.
+    /// [`Error::Invalid`] for a name outside the grammar, a text that is too long, and more jobs
+    /// than a step may change.
     pub fn check(&self) -> Result<()> {
         check_queue(&self.queue)?;
         check_word("operation", &self.id)?;

@@ -7,9 +7,11 @@ use serde::{Serialize, Serializer};
 use super::{OPERATION_LEASE, OperationKind, OperationState, StartOperation};
 use crate::json;
 
-/// What people do to all jobs of a queue that match a filter. From [`Inspector::operations`](crate::inspect::Inspector::operations).
+/// What people do to all jobs of a queue that match a filter. From
+/// [`Inspector::operations`](crate::inspect::Inspector::operations).
 ///
-/// The record is [`Serialize`](serde::Serialize), and the command line prints this form with `--json`.
+/// The record is [`Serialize`](serde::Serialize), and the command line prints this form with
+/// `--json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(remote = "Self")]
 #[non_exhaustive]
@@ -28,7 +30,8 @@ pub struct Operation {
     pub by: Option<String>,
     /// Why.
     pub reason: Option<String>,
-    /// When it was started, in broker milliseconds since 1970. Jobs that were enqueued or have ended since then are not concerned.
+    /// When it was started, in broker milliseconds since 1970. Jobs that were enqueued or have
+    /// ended since then are not concerned.
     #[serde(rename = "started_at", serialize_with = "json::utc_of_ms")]
     pub started_ms: i64,
     /// When the last step was taken.

@@ -20,15 +20,16 @@ use crate::{
 pub use definition::{Declaration, ScheduleBody, ScheduleDefinition};
 pub use state::{ScheduleEvent, ScheduleRun, ScheduleState};
 
-/// A request whose time was asked for longer ago than this, or is further ahead, by the broker's clock, is refused: its clock was set, or the
-/// request has waited.
+/// A request whose time was asked for longer ago than this, or is further ahead, by the broker's
+/// clock, is refused: its clock was set, or the request has waited.
 pub const CLOCK_MOVED: Duration = Duration::from_secs(5);
 
 /// A schedule that was handed out is handed out again after this time if it has not changed since:
 /// its worker has crashed.
 pub const HANDED_OUT: Duration = Duration::from_secs(1);
 
-/// How long the jobs of a backfill, and those that a person started, are remembered: so that the same one is made once.
+/// How long the jobs of a backfill, and those that a person started, are remembered: so that the
+/// same one is made once.
 pub const BACKFILL_REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
 /// Why the job of the last tick is cancelled, in its record.
@@ -62,7 +63,8 @@ impl StoredSchedule {
 pub struct DueSchedules {
     /// The broker's clock, in milliseconds since 1970.
     pub now_ms: i64,
-    /// At most as many as were asked for, and at most about [`MAX_BYTES`](super::MAX_BYTES) of them.
+    /// At most as many as were asked for, and at most about [`MAX_BYTES`](super::MAX_BYTES) of
+    /// them.
     pub schedules: Vec<StoredSchedule>,
     /// How long until the next one is due, these not counted. Zero: there are more.
     pub next_due: Option<Duration>,
@@ -122,7 +124,8 @@ impl SchedulePage {
 
 /// Changes a schedule, in one transition: its definition, its state, and the jobs that it makes.
 ///
-/// A request whose answer was lost may be sent again: its state has changed by itself then, and it is [`Stale`](ScheduleAnswer::Stale).
+/// A request whose answer was lost may be sent again: its state has changed by itself then, and it
+/// is [`Stale`](ScheduleAnswer::Stale).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SetSchedule {
@@ -194,7 +197,8 @@ pub struct TickJob {
     pub job: NewJob,
     /// Its number among the runs of the schedule.
     pub run: u64,
-    /// Whether its id is remembered for [`BACKFILL_REMEMBERED`], and no second job of it stored meanwhile.
+    /// Whether its id is remembered for [`BACKFILL_REMEMBERED`], and no second job of it stored
+    /// meanwhile.
     pub remembered: bool,
 }
 

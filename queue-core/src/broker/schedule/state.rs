@@ -13,8 +13,8 @@ const RUNS_KEPT: usize = 10;
 /// Most events that are kept.
 const EVENTS_KEPT: usize = 20;
 
-/// What is stored of a schedule besides its definition. Scripts read and write it, too: it is a MessagePack map of numbers, texts, and lists
-/// that are absent when they are empty.
+/// What is stored of a schedule besides its definition. Scripts read and write it, too: it is a
+/// MessagePack map of numbers, texts, and lists that are absent when they are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ScheduleState {
@@ -65,12 +65,14 @@ pub struct ScheduleState {
     pub events: Vec<ScheduleEvent>,
 }
 
-/// A job that a schedule has made: its number, its tick, the id of its job, how that ended or an empty text, and when.
+/// A job that a schedule has made: its number, its tick, the id of its job, how that ended or an
+/// empty text, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "told above, in this order")]
 pub struct ScheduleRun(pub u64, pub i64, pub String, pub String, pub i64);
 
-/// Something that happened: when, what, and for ticks that were not made, the first, the last and their number.
+/// Something that happened: when, what, and for ticks that were not made, the first, the last and
+/// their number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "told above, in this order")]
 pub struct ScheduleEvent(pub i64, pub String, pub i64, pub i64, pub u64);
@@ -89,9 +91,11 @@ impl ScheduleState {
         codec::unpack(bytes).map_err(|problem| Error::Decode { what: "the state of a schedule".into(), problem })
     }
 
-    /// The job of a run has ended in this state, or is parked. True: a tick has waited for that, and is due now.
+    /// The job of a run has ended in this state, or is parked. True: a tick has waited for that,
+    /// and is due now.
     ///
-    /// A parked job has ended for the ticks behind it. It may still run, and then how it ended is noted again.
+    /// A parked job has ended for the ticks behind it. It may still run, and then how it ended is
+    /// noted again.
     pub fn ended(&mut self, run: u64, how: &str, now_ms: i64) -> bool {
         if let Some(run) = self.last_runs.iter_mut().find(|known| known.0 == run) {
             (run.3, run.4) = (how.to_owned(), now_ms);

@@ -1,4 +1,5 @@
-//! A round of a watch: all queues whose time has come are asked at once, and the broker whether there are new ones.
+//! A round of a watch: all queues whose time has come are asked at once, and the broker whether
+//! there are new ones.
 
 use std::{
     future::Future,
@@ -21,7 +22,8 @@ use crate::{
 const RENEWED: Duration = Duration::from_secs(5);
 const _: () = assert!(RENEWED.as_millis() * 2 < FOLLOWED.as_millis());
 
-/// How long after an answer a queue in which something happens is asked again. One in which nothing happens is asked less and less often.
+/// How long after an answer a queue in which something happens is asked again. One in which nothing
+/// happens is asked less and less often.
 const BUSY: Duration = Duration::from_millis(20);
 
 /// Most transitions of one answer.
@@ -62,14 +64,16 @@ pub(super) struct Feed {
     pub(super) next: Instant,
     /// How long after that it is asked again.
     pause: Duration,
-    /// The queue was made while others were watched, or did not exist, or could not be watched: its first transitions were not seen.
+    /// The queue was made while others were watched, or did not exist, or could not be watched: its
+    /// first transitions were not seen.
     is_late: bool,
     /// It cannot be watched, which was told.
     pub(super) is_refused: bool,
 }
 
 impl Round {
-    /// Asks these queues, and looks for new ones if that is wanted. What has not answered after this time has failed.
+    /// Asks these queues, and looks for new ones if that is wanted. What has not answered after
+    /// this time has failed.
     pub(super) fn begin(broker: &DynBroker, looks: bool, due: Vec<(String, Feed)>, time: Duration) -> Round {
         let (sender, brings) = oneshot::channel();
         let (own, until) = (broker.clone(), after(time));
@@ -122,7 +126,8 @@ async fn ask(broker: &DynBroker, queue: &str, feed: &Feed) -> Result<Answer> {
     Ok(Answer { asked, followed, read })
 }
 
-/// By the times of the transitions, and those of a queue in its own order: the clock of its broker may have stepped back.
+/// By the times of the transitions, and those of a queue in its own order: the clock of its broker
+/// may have stepped back.
 pub(super) fn in_order(queues: Vec<Vec<Transition>>) -> Vec<Transition> {
     let mut told = Vec::new();
     for queue in queues {
@@ -153,7 +158,8 @@ impl Feed {
         !std::mem::replace(&mut self.is_refused, true)
     }
 
-    /// Goes on by an answer. Gives how many transitions were lost, if any, and those that were read.
+    /// Goes on by an answer. Gives how many transitions were lost, if any, and those that were
+    /// read.
     pub(super) fn take(
         &mut self,
         Answer { asked, followed, read }: Answer,
@@ -178,7 +184,8 @@ impl Feed {
         }
         let Some(read) = read else { return (None, Vec::new()) };
         if read.life != self.life {
-            // Another server has answered, which may lack what was read before, and the mark. Or the mark did not stand for a while.
+            // Another server has answered, which may lack what was read before, and the mark. Or
+            // the mark did not stand for a while.
             (is_broken, self.marked, self.life) = (true, None, read.life);
         }
         let is_full = read.told.len() >= PAGE;

@@ -59,7 +59,8 @@ impl Edit {
         Edit::default()
     }
 
-    /// An edit of a job as this record shows it: it is refused if somebody has changed the job since.
+    /// An edit of a job as this record shows it: it is refused if somebody has changed the job
+    /// since.
     ///
     /// # Errors
     /// [`Error::Decode`] for a job that cannot be decoded.
@@ -168,7 +169,8 @@ pub struct Edited {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EditChange {
-    /// `payload`, `time`, `priority`, `group`, `max_attempts`; `unique_key`, `limits` and `tags`, where they are made of parameters.
+    /// `payload`, `time`, `priority`, `group`, `max_attempts`; `unique_key`, `limits` and `tags`,
+    /// where they are made of parameters.
     pub field: &'static str,
     /// What it was, for people.
     pub before: String,
@@ -225,8 +227,10 @@ impl Inspector {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it runs or has ended; [`Error::EditConflict`] when it is not as it was seen, with what differs;
-    /// [`Error::KeyHeld`] when another job holds the key that it would have; [`Error::GroupFull`]; [`Error::Invalid`] for what cannot be.
+    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it runs or has ended;
+    /// [`Error::EditConflict`] when it is not as it was seen, with what differs; [`Error::KeyHeld`]
+    /// when another job holds the key that it would have; [`Error::GroupFull`]; [`Error::Invalid`]
+    /// for what cannot be.
     pub async fn edit(&self, job: &JobAddress, edit: &Edit) -> Result<Edited> {
         let (plan, standing, edited) = self.planned(job, edit).await?;
         if plan.changes.is_empty() {
@@ -255,7 +259,8 @@ impl Inspector {
     /// What an [edit](Self::edit) would change now. Nothing is changed.
     ///
     /// # Errors
-    /// Those of [`edit`](Self::edit), but for a key that another job holds and a group that is full: only the edit itself asks for these.
+    /// Those of [`edit`](Self::edit), but for a key that another job holds and a group that is
+    /// full: only the edit itself asks for these.
     pub async fn preview_edit(&self, job: &JobAddress, edit: &Edit) -> Result<Edited> {
         Ok(self.planned(job, edit).await?.2)
     }
@@ -298,7 +303,8 @@ fn closed(job: &JobAddress, state: JobState) -> Error {
     Error::WrongState { job: job.clone(), verb: "edit", state: state.name() }
 }
 
-/// Whether a job that does not wait any more has what was wanted, as far as that can be told: its time is over.
+/// Whether a job that does not wait any more has what was wanted, as far as that can be told: its
+/// time is over.
 fn is_as_wanted(now: &StoredJob, request: &EditJob) -> bool {
     let wanted = (&request.envelope, request.priority, &request.group);
     let seen = (&request.seen.envelope, request.seen.priority, &request.seen.group);

@@ -143,7 +143,8 @@ fn tags_in_words(tags: &BTreeMap<String, String>) -> String {
     }
 }
 
-/// Whether a JSON text has the parameters that are there. Of a known task an optional one that is missing is none.
+/// Whether a JSON text has the parameters that are there. Of a known task an optional one that is
+/// missing is none.
 fn is_same(json: &str, task: Option<&TaskDef>, payload: &[u8]) -> bool {
     let Ok(own) = to_value(payload) else { return false };
     let whole = |task: &TaskDef, json: &str| to_value(&(task.payload_from_json)(json).ok()?).ok();
@@ -194,7 +195,8 @@ fn text_of(time: SystemTime) -> String {
     format!("{} s after 1970", since.as_secs())
 }
 
-/// The group that was asked for, or else the one that the parameters make, if the old one was made of them.
+/// The group that was asked for, or else the one that the parameters make, if the old one was made
+/// of them.
 fn new_group(
     edit: &Edit,
     task: Option<&TaskDef>,
@@ -215,7 +217,8 @@ fn new_group(
     }
 }
 
-/// The tags that the new parameters make in place of those that the old ones have made. A tag that was given stays.
+/// The tags that the new parameters make in place of those that the old ones have made. A tag that
+/// was given stays.
 fn new_tags(task: Option<&TaskDef>, old: &Envelope<'_>, new: &mut Envelope<'_>) -> Result<()> {
     for (name, parameter) in task.filter(|_| new.payload != old.payload).map_or(&[][..], |task| task.tags) {
         if key::tag_of_payload(&old.task, parameter, old.payload).is_ok_and(|made| made.as_ref() == old.tags.get(*name)) {
@@ -227,7 +230,8 @@ fn new_tags(task: Option<&TaskDef>, old: &Envelope<'_>, new: &mut Envelope<'_>) 
     Ok(())
 }
 
-/// The tags that have the value of a parameter which is another one now. Whether the task makes the tag of it is not known here, and so they stay.
+/// The tags that have the value of a parameter which is another one now. Whether the task makes the
+/// tag of it is not known here, and so they stay.
 fn stale_tags(task: Option<&TaskDef>, old: &Envelope<'_>, payload: &[u8]) -> BTreeMap<String, String> {
     if task.is_some() || payload == old.payload || old.tags.is_empty() {
         return BTreeMap::new();
@@ -245,7 +249,8 @@ fn stale_tags(task: Option<&TaskDef>, old: &Envelope<'_>, payload: &[u8]) -> BTr
     old.tags.iter().filter(|(_, value)| is_stale(value)).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// The key of the new parameters, if the old one was made of parameters. A key that was given stays.
+/// The key of the new parameters, if the old one was made of parameters. A key that was given
+/// stays.
 fn new_key(task: Option<&TaskDef>, old: &Envelope<'_>, payload: &[u8], before: Option<UniqueKey>) -> Result<Option<(UniqueKey, String)>> {
     let Some(before) = before.filter(|_| payload != old.payload) else { return Ok(None) };
     let is_of = |by| key::of_payload(&old.task, by, old.payload).is_ok_and(|(key, _)| key == before);
@@ -269,7 +274,8 @@ struct Limits {
     texts: BTreeMap<String, String>,
 }
 
-/// The limits by the new parameters and the new group, where the old ones were made of the old. A key that was given stays.
+/// The limits by the new parameters and the new group, where the old ones were made of the old. A
+/// key that was given stays.
 fn new_limits(
     task: Option<&TaskDef>,
     old: &Envelope<'_>,

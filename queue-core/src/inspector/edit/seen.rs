@@ -9,8 +9,9 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What was seen of a job, as far as it can be [edited](crate::inspect::Inspector::edit): its parameters (as a digest), priority, maximum of attempts, time and group. As text
-/// it is one word, which a form or a command line can carry: `jobs edit --dry-run` prints it.
+/// What was seen of a job, as far as it can be [edited](crate::inspect::Inspector::edit): its
+/// parameters (as a digest), priority, maximum of attempts, time and group. As text it is one word,
+/// which a form or a command line can carry: `jobs edit --dry-run` prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     payload: [u8; Seen::DIGEST],
@@ -40,7 +41,8 @@ impl Seen {
         Some(Seen { payload, priority, max_attempts: envelope.max_attempts, at_ms, group })
     }
 
-    /// What differs in a job from what was seen, in words; nothing if nothing does. A job that has become due meanwhile is as it was seen.
+    /// What differs in a job from what was seen, in words; nothing if nothing does. A job that has
+    /// become due meanwhile is as it was seen.
     pub(super) fn differs(&self, now: &Seen, now_ms: i64) -> Vec<String> {
         let mut differs = Vec::new();
         if self.payload != now.payload {

@@ -42,7 +42,8 @@ impl FromStr for Filter {
     }
 }
 
-/// Words between spaces; what stands in double quotes is one, without the quotes. In quotes `\"` is a double quote, and `\\` a backslash.
+/// Words between spaces; what stands in double quotes is one, without the quotes. In quotes `\"` is
+/// a double quote, and `\\` a backslash.
 fn words(text: &str) -> Result<Vec<String>> {
     let (mut words, mut quoted) = (vec![String::new()], false);
     let mut chars = text.chars().peekable();

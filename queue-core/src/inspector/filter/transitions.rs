@@ -30,7 +30,8 @@ impl Filter {
         }
     }
 
-    /// The one queue in which a matching job can be, if the filter names one: as the queue, or in the address of a job.
+    /// The one queue in which a matching job can be, if the filter names one: as the queue, or in
+    /// the address of a job.
     pub(crate) fn queue(&self) -> Option<String> {
         let named = self.of(&Field::Queue).find_map(|(how, value)| (how == How::Is).then(|| value.to_owned()));
         let address = |value: &str| value.parse::<JobAddress>().ok().map(|address| address.queue.to_string());

@@ -42,7 +42,8 @@ impl NewOperation {
         NewOperation { kind, filter, by: None, is_all: false, is_detached: false }
     }
 
-    /// Of all jobs that wait, or of all but those that run: see [`OperationKind::Drain`] and [`OperationKind::Purge`].
+    /// Of all jobs that wait, or of all but those that run: see [`OperationKind::Drain`] and
+    /// [`OperationKind::Purge`].
     pub fn all_of(kind: OperationKind) -> Self {
         NewOperation::new(kind, Filter::default()).all()
     }
@@ -121,8 +122,11 @@ pub struct OperationPreview {
 }
 
 impl Inspector {
-    /// Starts an operation: what is done to all jobs of a queue that match, in steps. It concerns jobs that were enqueued before, by the broker's clock, and have not ended since.
-    /// With a term `tag.NAME=VALUE` it looks at the jobs that have this tag, and at no other, or at those in its states if they are fewer. The reason is that of [`because`](Self::because): cancelled jobs have it.
+    /// Starts an operation: what is done to all jobs of a queue that match, in steps. It concerns
+    /// jobs that were enqueued before, by the broker's clock, and have not ended since. With a term
+    /// `tag.NAME=VALUE` it looks at the jobs that have this tag, and at no other, or at those in
+    /// its states if they are fewer. The reason is that of [`because`](Self::because): cancelled
+    /// jobs have it.
     ///
     /// This stores that it is wanted. [`run_operation`](Self::run_operation) does it. If its
     /// process crashes, a worker of the queue continues it.
@@ -197,7 +201,8 @@ impl Inspector {
         Ok(preview)
     }
 
-    /// The operations of a queue: the one that is under way, and the last that have ended. The newest first.
+    /// The operations of a queue: the one that is under way, and the last that have ended. The
+    /// newest first.
     ///
     /// # Errors
     /// Those of the broker, here and below.
@@ -251,7 +256,8 @@ impl Inspector {
         Ok(Step { jobs, looked: found.looked, read: found.read, next: found.next })
     }
 
-    /// A walk by a tag, or through the states if there are fewer jobs in them, and how many jobs it looks at.
+    /// A walk by a tag, or through the states if there are fewer jobs in them, and how many jobs it
+    /// looks at.
     async fn shortest(&self, request: &Scan) -> Result<(Scan, u64)> {
         let by_states = Scan { tag: None, ..request.clone() };
         let (stats, all) = (self.stats(&request.queue).await?, by_states.scans_whole_queue());
@@ -267,7 +273,8 @@ impl Inspector {
     }
 }
 
-/// What a step of a walk has found: jobs, how many were looked at, and for that read, and where it goes on.
+/// What a step of a walk has found: jobs, how many were looked at, and for that read, and where it
+/// goes on.
 struct Step {
     jobs: Vec<JobRecord>,
     looked: u64,
@@ -275,7 +282,8 @@ struct Step {
     next: Option<Vec<u8>>,
 }
 
-/// The walk of an operation through the jobs that it may concern: by a tag, if the filter names one.
+/// The walk of an operation through the jobs that it may concern: by a tag, if the filter names
+/// one.
 fn walk(queue: &str, states: &[JobState], filter: &Filter) -> Scan {
     Scan::new(queue, states, LOOKED_AT_ONCE).including_moved().matching(filter).uncounted()
 }

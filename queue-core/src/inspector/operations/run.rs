@@ -28,7 +28,8 @@ const CHANGED_AT_ONCE: usize = 200;
 /// [`OPERATION_LEASE`](crate::broker::OPERATION_LEASE).
 const SAID_EVERY: Duration = Duration::from_secs(1);
 
-/// While jobs of the queue run, a runner rests for this many times as long as the last step took: the workers have four fifths of the server.
+/// While jobs of the queue run, a runner rests for this many times as long as the last step took:
+/// the workers have four fifths of the server.
 const RESTS: u32 = 4;
 
 /// The longest of these rests.
@@ -73,7 +74,8 @@ struct Pace {
 
 impl RunOperation {
     fn new(inspector: Inspector, operation: Operation) -> Self {
-        // Who has started it need not take it over. No other may have its name: a step of one would be taken for that of the other, sent again.
+        // Who has started it need not take it over. No other may have its name: a step of one would
+        // be taken for that of the other, sent again.
         let runner = operation.runner.clone().filter(|_| operation.is_own).unwrap_or_else(|| ProcessId::random().to_string());
         RunOperation {
             inspector,
@@ -90,7 +92,8 @@ impl RunOperation {
         }
     }
 
-    /// Takes it over at once, although its last runner may still be there: that one changes nothing from then on.
+    /// Takes it over at once, although its last runner may still be there: that one changes nothing
+    /// from then on.
     #[must_use]
     pub fn at_once(mut self) -> Self {
         self.at_once = true;
@@ -102,18 +105,21 @@ impl RunOperation {
         &self.operation
     }
 
-    /// Looks at some hundred jobs, and changes those that are concerned. False: the operation has ended, or another runner takes its steps: see
+    /// Looks at some hundred jobs, and changes those that are concerned. False: the operation has
+    /// ended, or another runner takes its steps: see
     /// [`Operation::state`](crate::inspect::Operation::state).
     ///
     /// # Errors
-    /// [`Error::NoSuchOperation`] if the broker has lost it, and those of the broker: the next step tries again. What the broker refuses for good fails the operation.
+    /// [`Error::NoSuchOperation`] if the broker has lost it, and those of the broker: the next step
+    /// tries again. What the broker refuses for good fails the operation.
     pub async fn step(&mut self) -> Result<bool> {
         self.rest().await?;
         let begun = Instant::now();
         let answer = if self.is_mine { self.next_step().await } else { self.take().await };
         self.pace.took = begun.elapsed();
         match answer {
-            // The position is that of another release: the walk begins anew, and changes nothing twice.
+            // The position is that of another release: the walk begins anew, and changes nothing
+            // twice.
             Err(Error::Invalid { field: "cursor", .. }) if self.is_mine && self.after.is_some() => {
                 (self.after, self.looked, self.skipped) = (None, 0, 0);
                 Ok(true)
@@ -191,7 +197,8 @@ impl RunOperation {
         Ok(!self.is_over())
     }
 
-    /// The next step of the walk. Its first one decides whether it goes by the tag; the position says so from then on. One that cannot be read, of another release, begins anew.
+    /// The next step of the walk. Its first one decides whether it goes by the tag; the position
+    /// says so from then on. One that cannot be read, of another release, begins anew.
     async fn request(&self) -> Result<Scan> {
         let request = walk(&self.operation.queue, &states(self.operation.kind, &self.filter), &self.filter);
         let read = |text: &str| match text.strip_prefix(BY_TAG) {
@@ -211,7 +218,8 @@ impl RunOperation {
         OperationPart::Change { change: self.operation.kind.change(), reason: self.operation.reason.clone(), states, ids: ids.to_vec() }
     }
 
-    /// Whether a job was there when the operation was started, in the state in which it is: it is not concerned with what was enqueued, has failed or has ended since.
+    /// Whether a job was there when the operation was started, in the state in which it is: it is
+    /// not concerned with what was enqueued, has failed or has ended since.
     fn concerns(&self, job: &JobRecord) -> bool {
         let since = job.ended_at.or_else(|| job.errors.last().and_then(|error| error.at));
         let started = UNIX_EPOCH + Duration::from_millis(u64::try_from(self.operation.started_ms).unwrap_or(0));
@@ -293,7 +301,8 @@ impl RunOperation {
         }
     }
 
-    /// It was not the turn of this step: the operation was stopped or taken over, or a failover has lost the last steps. True: it goes on from what is stored.
+    /// It was not the turn of this step: the operation was stopped or taken over, or a failover has
+    /// lost the last steps. True: it goes on from what is stored.
     fn restart_from_stored(&mut self, answer: Operated) -> Result<bool> {
         let Operated::Other(operation) = answer else { return Err(self.gone()) };
         self.go_on_from(operation)?;

@@ -1,10 +1,12 @@
-//! Looking for ids that are in `ready` and in another place as well, or in `ready` twice: such a job would run twice. In bounded steps,
-//! while others push and pop.
+//! Looking for ids that are in `ready` and in another place as well, or in `ready` twice: such a
+//! job would run twice. In bounded steps, while others push and pop.
 //!
-//! The lists are read from the tail to the head (see `strays`), so that a place is known by its distance from the tail as it was when the
-//! reading began. What was pushed behind since has moved all places of a list by the same distance, which is known as soon as the ids that
-//! were the last then, the *anchor*, are found again. So a script finds all places of what is suspicious, in the moment of the repair.
-//! Where so much has been pushed that the anchor cannot be found in one call, a new one is cast.
+//! The lists are read from the tail to the head (see `strays`), so that a place is known by its
+//! distance from the tail as it was when the reading began. What was pushed behind since has moved
+//! all places of a list by the same distance, which is known as soon as the ids that were the last
+//! then, the *anchor*, are found again. So a script finds all places of what is suspicious, in the
+//! moment of the repair. Where so much has been pushed that the anchor cannot be found in one call,
+//! a new one is cast.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,14 +27,16 @@ use crate::{
     },
 };
 
-/// Ids of one read at most, and at least: no two audits have all their borders between the same ids.
+/// Ids of one read at most, and at least: no two audits have all their borders between the same
+/// ids.
 const READ: usize = 2_000;
 const SHORT_READ: usize = 1_000;
 
 /// Ids of one call that asks where else they are.
 const STEP: usize = 500;
 
-/// Ids that are remembered at a time. Longer lists are read several times, for a part of the ids each time.
+/// Ids that are remembered at a time. Longer lists are read several times, for a part of the ids
+/// each time.
 const PART: usize = 1_000_000;
 
 /// Suspicious ids of one call.
@@ -213,7 +217,8 @@ async fn verified(pass: &Pass<'_>, mut anchor: Anchor, mut suspicious: Vec<Suspi
     Ok(doubled)
 }
 
-/// A new anchor, and the distances from it. `None`: the lists are another copy of the queue than they were.
+/// A new anchor, and the distances from it. `None`: the lists are another copy of the queue than
+/// they were.
 async fn new_anchor(pass: &Pass<'_>, last: &Anchor, suspicious: &mut [Suspicious]) -> Result<Option<Anchor>> {
     let checkpoint = pass.checkpoint().await?;
     if checkpoint.life != last.checkpoint.life || checkpoint.life.is_empty() || checkpoint.pushes < last.checkpoint.pushes {

@@ -22,8 +22,9 @@ local SETS = {
   { K.next, 'eligible' }, { K.doubts, 'eligible' }, { K.scheduled, 'scheduled' }, { K.retry, 'retry' }, { K.dead, 'dead' }, { K.parked, 'parked', 'names' },
 }
 
--- Everything at once, in a queue with few entries. Answers how much is broken, and how much the repairer would tidy; the lanes, the records of workers, the index of
--- tags, and the envelopes of jobs with tags, which are for the caller to judge. False: there are more entries.
+-- Everything at once, in a queue with few entries. Answers how much is broken, and how much the
+-- repairer would tidy; the lanes, the records of workers, the index of tags, and the envelopes of
+-- jobs with tags, which are for the caller to judge. False: there are more entries.
 function LOOKS.all()
   local entries, leftovers = 0, 0
   for _, source in ipairs(HASHES) do

@@ -1,4 +1,5 @@
-//! Slots without their jobs and jobs without their slots, lines that are held by nobody, and groups whose index is wrong.
+//! Slots without their jobs and jobs without their slots, lines that are held by nobody, and groups
+//! whose index is wrong.
 
 use super::{Pass, STEP, damage};
 use crate::{
@@ -10,7 +11,8 @@ use crate::{
     },
 };
 
-/// What is looked at, by what, and what is found. Slots come first: what they leave free decides who may be served.
+/// What is looked at, by what, and what is found. Slots come first: what they leave free decides
+/// who may be served.
 const LOOKS: [(&str, Kind, &str, DamageKind); 9] = [
     ("ZSCAN", Kind::Holders, "holders", DamageKind::SlotLeaked),
     ("HSCAN", Kind::Grouped, "grouped", DamageKind::SlotMissing),

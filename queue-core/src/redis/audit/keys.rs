@@ -1,4 +1,5 @@
-//! Keys that nobody holds who could, jobs that do not hold theirs, jobs that are held for nobody, and runs of schedules without a job.
+//! Keys that nobody holds who could, jobs that do not hold theirs, jobs that are held for nobody,
+//! and runs of schedules without a job.
 
 use super::{Pass, STEP};
 use crate::{
@@ -8,7 +9,8 @@ use crate::{
     redis::keys::Kind,
 };
 
-/// What is looked at, by what, and what is found. Keys that leak come first: those that are held get them.
+/// What is looked at, by what, and what is found. Keys that leak come first: those that are held
+/// get them.
 const LOOKS: [(Kind, &str, DamageKind); 4] = [
     (Kind::Unique, "unique", DamageKind::KeyLeaked),
     (Kind::Held, "held", DamageKind::HeldForNobody),
@@ -35,7 +37,8 @@ pub(super) async fn find(pass: &Pass<'_>, damages: &mut Vec<Damage>) -> Result<(
     Ok(())
 }
 
-/// A key or an id: a key has as many bytes as an id that was made, and is none by its version alone. Both are named as people look for them.
+/// A key or an id: a key has as many bytes as an id that was made, and is none by its version
+/// alone. Both are named as people look for them.
 fn shown(subject: &[u8]) -> String {
     match (JobId::from_bytes(subject), UniqueKey::from_bytes(subject)) {
         (Ok(id), _) if id.is_given() || id.made_at_ms().is_some() => id.to_string(),

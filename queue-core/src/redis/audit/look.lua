@@ -1,11 +1,13 @@
--- The half of the auditor that finds damage. It only reads, and includes no door: a mistake of a door is damage, too. What is stored it decodes itself.
--- ARGV: what to look at, and its subjects: names, ids, members, or pairs.
+-- The half of the auditor that finds damage. It only reads, and includes no door: a mistake of a
+-- door is damage, too. What is stored it decodes itself. ARGV: what to look at, and its subjects:
+-- names, ids, members, or pairs.
 --- include script/prelude, script/clock, script/bits, script/life, script/recount_bits
 
 local broken = {}
 -- What is looked at.
 local subjects = { unpack(ARGV, 2) }
--- What the repairer does with each finding, and with what is left of jobs that are gone, which is no damage.
+-- What the repairer does with each finding, and with what is left of jobs that are gone, which is
+-- no damage.
 local repair, tidy = nil, nil
 
 local function found(subject, ...)
@@ -114,7 +116,8 @@ do
     return place.digit and #place.group > 2 and #place.chain > 1 and place.group .. place.digit .. place.number .. place.id
   end
 
-  -- The cap and the order of a group, and whether it is paused: its own, or else what is set of all, or else what is declared.
+  -- The cap and the order of a group, and whether it is paused: its own, or else what is set of
+  -- all, or else what is declared.
   local function rule_of(group)
     local rule = { cap = math.huge, order = '' }
     for at, stored in ipairs(group ~= '\0\0' and call('HMGET', K.rules, '+', '*', group) or {}) do
@@ -224,7 +227,8 @@ do
     return stored and held_for(string.sub(stored, 1, 16)) == id
   end
 
-  -- Whether the job of an id runs, waits for something but a free slot of a worker, or has ended, and is not dead.
+  -- Whether the job of an id runs, waits for something but a free slot of a worker, or has ended,
+  -- and is not dead.
   local function is_elsewhere(id)
     local task = call('HGET', K.notes, id)
     return call('HEXISTS', K.active, id) == 1 or call('HEXISTS', K.records, id) == 1 or call('ZSCORE', K.scheduled, id)
@@ -249,8 +253,8 @@ do
   -- The most ids that one call reads in the lists.
   local MOST = 5000
 
-  -- Between two checkpoints, at most so many ids were pushed to `ready` as this number has grown: whatever is pushed was counted when it
-  -- was pushed, or when it began to wait for its time.
+  -- Between two checkpoints, at most so many ids were pushed to `ready` as this number has grown:
+  -- whatever is pushed was counted when it was pushed, or when it began to wait for its time.
   local function pushes()
     local sum = -call('ZCARD', K.scheduled) - call('ZCARD', K.retry) - call('HLEN', K.held)
     local counters = { 'enqueued', 'failed', 'snoozed', 'repeated', 'returned', 'reclaimed', 'requeued', 'repaired', '.replaced' }
@@ -269,7 +273,8 @@ do
     return come
   end
 
-  -- By how many ids a list has grown behind those that were its last when at most so many were pushed since; nothing where those are gone.
+  -- By how many ids a list has grown behind those that were its last when at most so many were
+  -- pushed since; nothing where those are gone.
   local function growth(list, tail, come)
     local ids = call('LRANGE', READY[list], -(come + #tail), -1)
     for grown = 0, #ids - #tail do
@@ -283,8 +288,9 @@ do
     end
   end
 
-  -- The places of an id in the lists: of each list its indices, the nearest to the head first. Subjects from a number to another: lists, and
-  -- distances from their tails before they have grown.
+  -- The places of an id in the lists: of each list its indices, the nearest to the head first.
+  -- Subjects from a number to another: lists, and distances from their tails before they have
+  -- grown.
   local function places_of(id, from, to, grown)
     local places = {}
     for at = from, to, 2 do
@@ -307,8 +313,9 @@ do
     return call('HEXISTS', K.crashes, id) == 1 and 9 or level and READY[level] and level <= 3 and level or 2
   end
 
-  -- Takes those out of a set that are ready and may have been pushed since a checkpoint. What was pushed at one end of a list has nothing
-  -- beyond it but what was pushed later. False: that may be too many to look through.
+  -- Takes those out of a set that are ready and may have been pushed since a checkpoint. What was
+  -- pushed at one end of a list has nothing beyond it but what was pushed later. False: that may be
+  -- too many to look through.
   local function remove_pushed_ready(ids, marked_life, marked_pushes)
     local come, passed, looks = pushed_since(marked_life, marked_pushes), 0, {}
     for _, list in pairs(READY) do
@@ -387,7 +394,8 @@ do
     end
   end
 
-  -- Workers whose record is missing, or still the damaged one that was seen. Subjects: pairs of a lane and that record, or ''.
+  -- Workers whose record is missing, or still the damaged one that was seen. Subjects: pairs of a
+  -- lane and that record, or ''.
   function LOOKS.workers()
     for i = 1, #subjects, 2 do
       local worker = worker_of(subjects[i])
@@ -425,7 +433,8 @@ do
     return checkpoint
   end
 
-  -- Jobs that are in no place, and in `ready` not since a checkpoint. Subjects: the checkpoint's life and pushes, ids. False: nobody knows.
+  -- Jobs that are in no place, and in `ready` not since a checkpoint. Subjects: the checkpoint's
+  -- life and pushes, ids. False: nobody knows.
   function LOOKS.strays()
     local lost = {}
     for id in each_subject(3) do
@@ -481,9 +490,10 @@ do
     end
   end
 
-  -- Ids of jobs that are in several places. Subjects: a checkpoint's life and pushes; how many lists, and of each its digit, a number of ids, and so
-  -- many that were its last; of each suspicious id: it, how many places it was seen at, and of each the list and the distance from its
-  -- tail. False: it would take too long to find them again.
+  -- Ids of jobs that are in several places. Subjects: a checkpoint's life and pushes; how many
+  -- lists, and of each its digit, a number of ids, and so many that were its last; of each
+  -- suspicious id: it, how many places it was seen at, and of each the list and the distance from
+  -- its tail. False: it would take too long to find them again.
   function LOOKS.doubled()
     local come = pushed_since(subjects[1], tonumber(subjects[2]))
     if (come + 1) * subjects[3] > MOST then
@@ -585,7 +595,8 @@ do
     end
   end
 
-  -- Members of the index of tags that the envelope of their job does not have. Subjects: pairs of a member and that envelope.
+  -- Members of the index of tags that the envelope of their job does not have. Subjects: pairs of a
+  -- member and that envelope.
   function LOOKS.wrong_tags()
     for i = 1, #subjects, 2 do
       if call('ZSCORE', K.tags, subjects[i]) and call('HGET', K.jobs, string.sub(subjects[i], 9)) == subjects[i + 1] then
@@ -594,7 +605,8 @@ do
     end
   end
 
-  -- Members that the index of tags does not have. Subjects: pairs of a member and the envelope that has its tag.
+  -- Members that the index of tags does not have. Subjects: pairs of a member and the envelope that
+  -- has its tag.
   function LOOKS.untagged()
     for i = 1, #subjects, 2 do
       if not call('ZSCORE', K.tags, subjects[i]) and call('HGET', K.jobs, string.sub(subjects[i], 9)) == subjects[i + 1] then
@@ -659,7 +671,8 @@ do
     end
   end
 
-  -- Groups that have a job that may start, and are not eligible. Subjects: behind which place of `line` to begin, or ''; how many groups. Answers: where to go on, or '', and them.
+  -- Groups that have a job that may start, and are not eligible. Subjects: behind which place of
+  -- `line` to begin, or ''; how many groups. Answers: where to go on, or '', and them.
   function LOOKS.asleep()
     local from = subjects[1] == '' and '-' or '(' .. subjects[1]
     for _ = 1, subjects[2] do
@@ -690,7 +703,8 @@ do
     end
   end
 
-  -- Keys that have room, and chains that are shut under them, and that nobody will look at. Subjects: members of `shut`.
+  -- Keys that have room, and chains that are shut under them, and that nobody will look at.
+  -- Subjects: members of `shut`.
   function LOOKS.shut()
     for member in each_subject() do
       local key = string.sub(member, 1, 16)
@@ -713,7 +727,8 @@ do
     end
   end
 
-  -- Places in the line with limits whose chain is neither open nor shut, or that are not in the order of their group.
+  -- Places in the line with limits whose chain is neither open nor shut, or that are not in the
+  -- order of their group.
   function LOOKS.unchained()
     for member in each_subject() do
       local place = place_in(member)

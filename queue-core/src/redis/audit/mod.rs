@@ -1,9 +1,10 @@
 //! Looking through a queue for damage by other hands, in bounded steps.
 //!
-//! Every question is answered by a script, which looks again at what was read before, so that what merely moved meanwhile is
-//! not taken for broken. `FIND` only reads. It includes none of the doors, so that it finds their mistakes, too. `REPAIR` looks in the
-//! same way, and repairs each finding at once, by doors. Most queues are sound: of one with few entries a single call
-//! sees it, and of others some small calls, by a balance of jobs and places.
+//! Every question is answered by a script, which looks again at what was read before, so that what
+//! merely moved meanwhile is not taken for broken. `FIND` only reads. It includes none of the
+//! doors, so that it finds their mistakes, too. `REPAIR` looks in the same way, and repairs each
+//! finding at once, by doors. Most queues are sound: of one with few entries a single call sees it,
+//! and of others some small calls, by a balance of jobs and places.
 
 mod doubles;
 mod groups;
@@ -69,7 +70,8 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, limits: &
 
 pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, how: Audit) -> Result<Vec<Damage>> {
     let pass = Pass { broker, queue, how };
-    // A look through a queue of which a key holds something else would fail. Only a person has such a key renamed.
+    // A look through a queue of which a key holds something else would fail. Only a person has such
+    // a key renamed.
     let mut damages = if how.thorough { misfits::audit(broker, queue, how.repair).await? } else { Vec::new() };
     if !damages.is_empty() && !how.repair {
         return Ok(damages);
@@ -134,7 +136,8 @@ impl Pass<'_> {
         self.broker.script(self.queue, &FIND, call).await
     }
 
-    /// Which of the subjects are broken, if it can be seen. They are repaired, if that is asked for.
+    /// Which of the subjects are broken, if it can be seen. They are repaired, if that is asked
+    /// for.
     async fn broken(&self, what: &str, subjects: &[Vec<u8>]) -> Result<Option<Vec<Vec<u8>>>> {
         let script = if self.how.repair { &REPAIR } else { &FIND };
         let mut call = script.call(&self.broker.keys, self.queue);
@@ -160,14 +163,15 @@ impl Pass<'_> {
         Ok(Checkpoint { life, pushes, lengths })
     }
 
-    /// Those of the ids that are lost, if what was pushed to `ready` since the checkpoint can be looked through at once. None of them was
-    /// in `ready` when it was marked.
+    /// Those of the ids that are lost, if what was pushed to `ready` since the checkpoint can be
+    /// looked through at once. None of them was in `ready` when it was marked.
     pub(in crate::redis) async fn lost(&self, checkpoint: &Checkpoint, ids: &[Vec<u8>]) -> Result<Option<Vec<Vec<u8>>>> {
         let checkpoint = [checkpoint.life.clone(), checkpoint.pushes.to_string().into_bytes()];
         self.broken("strays", &[&checkpoint, ids].concat()).await
     }
 
-    /// Those of the ids that are in several places, if these can be found again: not too much was pushed since the anchor was cast.
+    /// Those of the ids that are in several places, if these can be found again: not too much was
+    /// pushed since the anchor was cast.
     pub(in crate::redis) async fn doubled(&self, anchor: &Anchor, suspicious: &[Suspicious]) -> Result<Option<Vec<Vec<u8>>>> {
         let mut subjects = vec![anchor.checkpoint.life.clone()];
         let number = |number: &dyn Display| number.to_string().into_bytes();
@@ -262,7 +266,8 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Jobs that wait nowhere. Those that are in no place that can be looked up are looked for in `ready`.
+    /// Jobs that wait nowhere. Those that are in no place that can be looked up are looked for in
+    /// `ready`.
     async fn strays(&self, damages: &mut Vec<Damage>) -> Result<()> {
         let mut cursor = "0".to_owned();
         let mut unplaced = HashSet::new();

@@ -58,7 +58,8 @@ local REPAIRS = {
       is_told = back({ id }, false) or is_told
     end
   end,
-  -- What remains in a list of an id that is elsewhere as well: to take it out would move others. A tombstone for it lies there already.
+  -- What remains in a list of an id that is elsewhere as well: to take it out would move others. A
+  -- tombstone for it lies there already.
   doubled = function(id, others, lists)
     for _, other in ipairs(others) do
       local list, index = unpack(other)

@@ -1,11 +1,13 @@
 //! Looking for jobs in `ready`, however long it is, while others push and pop: in bounded steps.
 //!
-//! A job that is lost is pushed again, and one that was not would run twice. So it has to be seen that an id is in no list. Ids leave
-//! a list at its head and come in at either end; nothing between is moved. Counted from the tail, an id therefore never comes nearer:
-//! whoever reads from the tail to the head meets every id that was in the list when it began, but for those that are claimed
-//! before it gets there. Claimed ids may come back; whatever has come to a list since some moment lies within as many ids of one of its
-//! ends as were pushed since. So both ends are read again, which takes less time each time as less has come, until so
-//! little has come that the script looks through it itself, in the moment of the repair.
+//! A job that is lost is pushed again, and one that was not would run twice. So it has to be seen
+//! that an id is in no list. Ids leave a list at its head and come in at either end; nothing
+//! between is moved. Counted from the tail, an id therefore never comes nearer: whoever reads from
+//! the tail to the head meets every id that was in the list when it began, but for those that are
+//! claimed before it gets there. Claimed ids may come back; whatever has come to a list since some
+//! moment lies within as many ids of one of its ends as were pushed since. So both ends are read
+//! again, which takes less time each time as less has come, until so little has come that the
+//! script looks through it itself, in the moment of the repair.
 
 use std::collections::HashSet;
 
@@ -32,12 +34,14 @@ pub(in crate::redis) struct Search<'a> {
     pass: &'a Pass<'a>,
     /// Those that were seen nowhere.
     missed: HashSet<Vec<u8>>,
-    /// How often `ready` may still be read: when others push faster than we read, the rest is left to the next audit.
+    /// How often `ready` may still be read: when others push faster than we read, the rest is left
+    /// to the next audit.
     reads: usize,
 }
 
 impl<'a> Search<'a> {
-    /// Those of the ids that are lost: jobs that wait nowhere. They are repaired, if that is asked for.
+    /// Those of the ids that are lost: jobs that wait nowhere. They are repaired, if that is asked
+    /// for.
     pub(in crate::redis) async fn of(pass: &'a Pass<'a>, ids: HashSet<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
         let mut checkpoint = pass.checkpoint().await?;
         let mut search = Search { pass, missed: ids, reads: SPARE_READS + 4 * checkpoint.lengths.iter().sum::<usize>() / READ };

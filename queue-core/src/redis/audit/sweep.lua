@@ -1,6 +1,9 @@
--- One round of housekeeping. ARGV: items, age of producers, age of remembered ids, most remembered ids, age of the dead, most bytes of
--- the dead, most kept, most bytes kept, sweeper or 0, '1' for the address of a topic: its sweeper trims the log as well, and keeps others away in any case. Answers: producers, remembered ids, dead, ended, keys, ids of the buried, rates, groups, marks of waiters, ids of backfills, and 1 if
--- more is left of some kind, and without a number of items lanes and parked jobs; or nothing: another one sweeps.
+-- One round of housekeeping. ARGV: items, age of producers, age of remembered ids, most remembered
+-- ids, age of the dead, most bytes of the dead, most kept, most bytes kept, sweeper or 0, '1' for
+-- the address of a topic: its sweeper trims the log as well, and keeps others away in any case.
+-- Answers: producers, remembered ids, dead, ended, keys, ids of the buried, rates, groups, marks of
+-- waiters, ids of backfills, and 1 if more is left of some kind, and without a number of items
+-- lanes and parked jobs; or nothing: another one sweeps.
 --- include script/prelude, script/clock, script/bits, doors/end, doors/ready, doors/keys, script/recount_bits
 
 local noted = call('HMGET', K.meta, 'sweeper', 'ages')
@@ -10,7 +13,8 @@ if sweeper and ARGV[9] ~= '0' and sweeper ~= ARGV[9] and whole(upto) > now and w
 end
 local items = tonumber(ARGV[1])
 
--- Without a number of items: whether too many expired entries wait. Producers, remembered ids and dead jobs are kept for as long as the last worker has said that swept.
+-- Without a number of items: whether too many expired entries wait. Producers, remembered ids and
+-- dead jobs are kept for as long as the last worker has said that swept.
 if items == 0 then
   local function waiting(key, upto)
     return call('ZRANGEBYSCORE', key, '-inf', upto, 'LIMIT', C.cleanup_behind, 1)[1] and C.cleanup_behind + 1 or 0
@@ -40,7 +44,8 @@ local function step(removed)
   return removed
 end
 
--- Jobs that no release has read within their time are buried. One that waits or runs otherwise is looked at again in a minute.
+-- Jobs that no release has read within their time are buried. One that waits or runs otherwise is
+-- looked at again in a minute.
 local buried, over = {}, call('ZRANGEBYSCORE', K.unreadable, '-inf', ms(now), 'LIMIT', 0, items)
 for _, id in ipairs(over) do
   local name = call('HGET', K.notes, id)
@@ -56,8 +61,9 @@ for _, id in ipairs(over) do
 end
 step(#over)
 
--- A producer that has sent nothing since the last look at it is forgotten; that of a relay, with a digest, since the thirtieth look before. An entry is
--- marked by a look and written anew by each enqueue.
+-- A producer that has sent nothing since the last look at it is forgotten; that of a relay, with a
+-- digest, since the thirtieth look before. An entry is marked by a look and written anew by each
+-- enqueue.
 local old = call('ZRANGEBYSCORE', K.seen, '-inf', ms(now - ARGV[2]), 'LIMIT', 0, math.min(10 * items, PIECE))
 more = more or #old >= math.min(10 * items, PIECE)
 local entries = #old > 0 and call('HMGET', K.producers, unpack(old)) or {}
@@ -88,7 +94,8 @@ many('ZREM', K.remembered, old)
 many('HDEL', K.given, old)
 
 -- A dead job has its reason. What has none may be here by somebody else's hand, and live elsewhere.
--- Where `ready` is too long to be looked through it is taken to live: if it does not, the auditor finds it.
+-- Where `ready` is too long to be looked through it is taken to live: if it does not, the auditor
+-- finds it.
 local passed = 0
 local function lives(id)
   if call('HEXISTS', K.notes, id) == 1 then
@@ -135,11 +142,13 @@ count('dead_evicted', step(dead))
 local most = has('i') and math.ceil(items / 2) or items
 local ended = trim_ended(most, tonumber(ARGV[7]), tonumber(ARGV[8]))
 more = more or ended >= most
--- Keys that were held for a time which is over; a time that no clock could have set is brought back.
+-- Keys that were held for a time which is over; a time that no clock could have set is brought
+-- back.
 local keys = has('u') and step(prune_keys(items)) or 0
 
--- Rates of keys whose time is over say nothing any more. A scan goes on with the next call, to its end: pages on which none is over say nothing of the others.
--- Where another kind makes a further call necessary, this one scans a single page.
+-- Rates of keys whose time is over say nothing any more. A scan goes on with the next call, to its
+-- end: pages on which none is over say nothing of the others. Where another kind makes a further
+-- call necessary, this one scans a single page.
 local rates = 0
 if has('m') and call('EXISTS', K.tat) == 1 then
   local cursor = string.match(call('HGET', K.meta, 'rates') or '', '^%d+$') or '0'

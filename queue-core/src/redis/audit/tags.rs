@@ -18,7 +18,8 @@ const DIGEST: usize = 8;
 /// Envelopes that one call reads.
 const ENVELOPES: usize = 100;
 
-/// Whether the index has the tags of these jobs, and no others. Jobs: pairs of an id and its envelope.
+/// Whether the index has the tags of these jobs, and no others. Jobs: pairs of an id and its
+/// envelope.
 pub(super) fn are_indexed(members: &[Vec<u8>], tagged: &[Vec<u8>]) -> bool {
     let jobs = tagged.chunks(2).filter_map(|pair| Some((pair.first()?, pair.get(1)?)));
     let of_jobs = jobs.flat_map(|(id, envelope)| digests(envelope).into_iter().map(|digest| member(id, &digest)));
@@ -75,7 +76,8 @@ fn id_in(member: &[u8]) -> &[u8] {
     member.get(DIGEST..).unwrap_or_default()
 }
 
-/// The digests of the tags of an envelope, as `doors/tags.lua` makes them: the first bytes of the SHA-1 of `name=value`.
+/// The digests of the tags of an envelope, as `doors/tags.lua` makes them: the first bytes of the
+/// SHA-1 of `name=value`.
 fn digests(envelope: &[u8]) -> Vec<[u8; DIGEST]> {
     let digest = |(name, value): (&String, &String)| {
         // The hash of a script is the SHA-1 of its text.

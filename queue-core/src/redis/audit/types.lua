@@ -1,4 +1,5 @@
--- What the keys hold, in Redis's own words: 'none', 'string', 'list', 'set', 'zset', 'hash', 'stream'.
+-- What the keys hold, in Redis's own words: 'none', 'string', 'list', 'set', 'zset', 'hash',
+-- 'stream'.
 --- include script/prelude
 
 local types = {}

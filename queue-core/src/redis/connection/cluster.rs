@@ -1,7 +1,8 @@
 //! Which node of a cluster holds which slot.
 //!
-//! The map is asked from a few nodes at once and the newest counts; it is asked again when a node points elsewhere, breaks off or
-//! is slow, and now and then. Nodes that hold no slot any more are left, with what is in flight to them. See
+//! The map is asked from a few nodes at once and the newest counts; it is asked again when a node
+//! points elsewhere, breaks off or is slow, and now and then. Nodes that hold no slot any more are
+//! left, with what is in flight to them. See
 //! <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
 
 use std::{
@@ -315,7 +316,8 @@ fn is_no_cluster(detail: &str) -> bool {
     detail.contains("cluster support disabled") || detail.contains("unknown command")
 }
 
-/// One entry of `CLUSTER SLOTS`: first, last, and the master before its replicas. A host that is not told is the one asked.
+/// One entry of `CLUSTER SLOTS`: first, last, and the master before its replicas. A host that is
+/// not told is the one asked.
 pub(in crate::redis) fn range(value: Value, asked: &str) -> Result<(u16, u16, Address)> {
     let strange = || Error::Internal("the answer to `CLUSTER SLOTS` has an unknown form".to_owned());
     let mut parts = array(value)?.into_iter();

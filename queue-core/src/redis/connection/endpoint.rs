@@ -1,4 +1,5 @@
-//! One server as connections see it: where it is, and whether those that were made before still count.
+//! One server as connections see it: where it is, and whether those that were made before still
+//! count.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -60,7 +61,8 @@ impl Endpoint {
         self.access.speaks_tls()
     }
 
-    /// A client of the server where it is now, how it connects, and the era in which its connection counts.
+    /// A client of the server where it is now, how it connects, and the era in which its connection
+    /// counts.
     pub(in crate::redis) fn client(&self, protocol: ProtocolVersion) -> Result<(redis::Client, AsyncConnectionConfig, CancellationToken)> {
         let (address, era) = {
             let place = self.lock();

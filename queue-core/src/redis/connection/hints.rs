@@ -1,4 +1,5 @@
-//! Announcements: to each server that holds a queue that somebody waits for, one connection with a subscription per queue.
+//! Announcements: to each server that holds a queue that somebody waits for, one connection with a
+//! subscription per queue.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -114,8 +115,8 @@ impl Announcements {
         hints
     }
 
-    /// What an answer that has just come, and left the server so long ago, says of a queue: the server's clock, and, if it is
-    /// that to a claim, whether nothing was left.
+    /// What an answer that has just come, and left the server so long ago, says of a queue: the
+    /// server's clock, and, if it is that to a claim, whether nothing was left.
     pub(in crate::redis) fn answered(&self, queue: &str, now_us: i64, ago: Duration, awaited: Option<bool>) {
         if let Some(queue) = self.lock().by_name.get_mut(queue) {
             let ago = i64::try_from(ago.as_micros()).unwrap_or(i64::MAX);
@@ -124,7 +125,8 @@ impl Announcements {
         }
     }
 
-    /// Work of this very process is on its way to the server: who waits for it here may send its claim right behind.
+    /// Work of this very process is on its way to the server: who waits for it here may send its
+    /// claim right behind.
     pub(in crate::redis) fn expect(&self, queue: &str) {
         if let Some(queue) = self.lock().by_name.get_mut(queue)
             && mem::take(&mut queue.awaited)
@@ -224,7 +226,8 @@ impl Announcements {
     ) -> Option<()> {
         new.retain(|queue| self.is_at(queue, endpoint) && !subscribed.contains(queue));
         for queues in new.chunks(SUBSCRIBED) {
-            // One channel a command: in a cluster each is in a slot of its own. They travel together.
+            // One channel a command: in a cluster each is in a slot of its own. They travel
+            // together.
             let heard = join_all(queues.iter().map(|queue| {
                 let mut connection = connection.clone();
                 let command = redis::cmd("SSUBSCRIBE").arg(self.keys.of(queue, Kind::Hint)).to_owned();
@@ -334,7 +337,8 @@ enum Word {
 }
 
 impl Word {
-    /// Anybody may publish anything on our channels: what is no time says that there may be something to do.
+    /// Anybody may publish anything on our channels: what is no time says that there may be
+    /// something to do.
     fn of(message: Option<Value>) -> Self {
         let Some(message) = message.and_then(|message| values::text(message).ok()) else { return Word::Now(None) };
         if message == "&" {
@@ -366,14 +370,16 @@ fn heard(push: PushInfo) -> Heard {
     }
 }
 
-/// When a time comes of a clock that is ahead of ours by so many microseconds; `None`: it is now, or nobody will see it.
+/// When a time comes of a clock that is ahead of ours by so many microseconds; `None`: it is now,
+/// or nobody will see it.
 fn due(at_ms: i64, ahead_us: i64) -> Option<Instant> {
     let wait = at_ms.saturating_mul(1000).saturating_sub(ahead_us).saturating_sub(local_us());
     let wait = u64::try_from(wait).ok().filter(|wait| *wait > 0)?;
     Instant::now().checked_add(Duration::from_micros(wait))
 }
 
-/// What a server says on a subscription is taken, whatever it is, and ends no subscription that still stands.
+/// What a server says on a subscription is taken, whatever it is, and ends no subscription that
+/// still stands.
 #[cfg(feature = "fuzz")]
 pub(in crate::redis) fn __fuzz(value: Value) {
     let Value::Push { kind, data } = value else { return };

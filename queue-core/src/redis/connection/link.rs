@@ -1,8 +1,9 @@
 //! Our own supervision of connections.
 //!
-//! A link is one connection that is made again when it breaks, when it does not answer twice in a row (a socket that swallows
-//! everything looks alive), when the server turns out to be a replica or to have moved, and after half an hour. Nothing is sent
-//! again here: that is decided by those who know whether it may be repeated.
+//! A link is one connection that is made again when it breaks, when it does not answer twice in a
+//! row (a socket that swallows everything looks alive), when the server turns out to be a replica
+//! or to have moved, and after half an hour. Nothing is sent again here: that is decided by those
+//! who know whether it may be repeated.
 
 use std::{
     pin::pin,
@@ -35,7 +36,8 @@ const HANDSHAKE: Duration = Duration::from_secs(1);
 /// Callers who waited for an attempt to connect that failed so lately share its failure.
 const FRESH: Duration = Duration::from_millis(50);
 
-/// Unanswered calls in a row after which a connection is given up, if the first was sent [`SILENCE`] ago.
+/// Unanswered calls in a row after which a connection is given up, if the first was sent
+/// [`SILENCE`] ago.
 const TIMEOUTS: u32 = 2;
 
 /// A server that stands still for less than this keeps its connections.
@@ -55,7 +57,8 @@ pub(in crate::redis) struct Link {
     connecting: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// What an attempt to connect needs, which goes on when nobody waits for it any more: the next caller may have more time.
+/// What an attempt to connect needs, which goes on when nobody waits for it any more: the next
+/// caller may have more time.
 #[derive(Debug)]
 struct Ends {
     endpoint: Arc<Endpoint>,
@@ -108,7 +111,8 @@ impl Link {
         self.exchange(Message { command, asking: false, then: &[], until: None }).await.map(|(value, _)| value)
     }
 
-    /// Sends a message once. Gives the answers to what follows the command, too: errors are in there as values.
+    /// Sends a message once. Gives the answers to what follows the command, too: errors are in
+    /// there as values.
     pub(in crate::redis) async fn exchange(&self, message: Message<'_>) -> Result<(Value, Vec<Value>), Refusal> {
         let Ends { endpoint, .. } = &*self.ends;
         let standing = match timeout_at(within(message.until).into(), self.open_or_connect()).await {
@@ -116,7 +120,8 @@ impl Link {
             Err(_) => return Err(Refusal::Unconnected(endpoint.unreachable("it does not answer a connection attempt in time"))),
         };
         let (begun, end) = (Instant::now(), within(message.until));
-        // A caller may be dropped while it waits, and that it did not wait longer must not make a dead connection look alive.
+        // A caller may be dropped while it waits, and that it did not wait longer must not make a
+        // dead connection look alive.
         let mut waits = Waits { ends: &self.ends, standing: &standing, begun, answered: false };
         let mut connection = standing.connection.clone();
         let mut answer = pin!(message.exchange(&mut connection));
@@ -124,7 +129,8 @@ impl Link {
             loop {
                 let left = end.saturating_duration_since(Instant::now());
                 match timeout(SLOW.min(left), &mut answer).await {
-                    // Again and again: who takes the place of a server that stands still is not known at once.
+                    // Again and again: who takes the place of a server that stands still is not
+                    // known at once.
                     Err(_) if left > SLOW => endpoint.suspect(),
                     outcome => return outcome,
                 }
@@ -211,7 +217,8 @@ impl Ends {
             Ok(made) => made,
             Err(error) => return Err(probe::explained(&self.endpoint, error).await),
         };
-        // Sentinels may be late, and a server that was a master may have come back as a replica, which would be read from.
+        // Sentinels may be late, and a server that was a master may have come back as a replica,
+        // which would be read from.
         if let Some(Ok(Value::Array(role))) = role
             && matches!(role.first(), Some(Value::BulkString(role)) if role != b"master")
         {
@@ -252,7 +259,8 @@ impl State {
     }
 }
 
-/// A caller who waits for an answer. When it leaves without one, a connection that was silent for long is given up.
+/// A caller who waits for an answer. When it leaves without one, a connection that was silent for
+/// long is given up.
 struct Waits<'a> {
     ends: &'a Ends,
     standing: &'a Standing,

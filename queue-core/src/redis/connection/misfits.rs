@@ -1,5 +1,6 @@
-//! Keys under one of our names that hold something of another type, because another program has written to them: every command on such a
-//! key fails with `WRONGTYPE`, which does not say which key it was.
+//! Keys under one of our names that hold something of another type, because another program has
+//! written to them: every command on such a key fails with `WRONGTYPE`, which does not say which
+//! key it was.
 
 use redis::Value;
 
@@ -31,9 +32,9 @@ impl Misfit {
     }
 }
 
-/// The error for whoever was told `WRONGTYPE`: names the first key of the queue (or of the list of all queues) to which this applies. If
-/// there is none any more, a repair was faster than we are, and what was asked for may be asked for again. `None`: the server does not
-/// let us look.
+/// The error for whoever was told `WRONGTYPE`: names the first key of the queue (or of the list of
+/// all queues) to which this applies. If there is none any more, a repair was faster than we are,
+/// and what was asked for may be asked for again. `None`: the server does not let us look.
 pub(in crate::redis) async fn explained(keys: &Keys, tag: &str, link: &Link, broker: &str) -> Option<Error> {
     let registry = keys.queues();
     let (queue, misfit) = if tag == registry {
@@ -50,7 +51,8 @@ pub(in crate::redis) async fn explained(keys: &Keys, tag: &str, link: &Link, bro
     })
 }
 
-/// The keys of a queue that hold something of another type. With `repair` each is renamed, never over another key.
+/// The keys of a queue that hold something of another type. With `repair` each is renamed, never
+/// over another key.
 pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, repair: bool) -> Result<Vec<Damage>> {
     let misfits = of_queue(&broker.keys, queue, broker.script(queue, &TYPES, TYPES.call(&broker.keys, queue)).await?)?;
     if misfits.is_empty() || !repair {

@@ -1,5 +1,6 @@
-//! Why a server took no connection of ours, asked by another one. A server that refuses a connection says why and closes it. What we
-//! sent meanwhile makes the system throw its words away ("Connection reset by peer"); so here nothing is sent before they are read.
+//! Why a server took no connection of ours, asked by another one. A server that refuses a
+//! connection says why and closes it. What we sent meanwhile makes the system throw its words away
+//! ("Connection reset by peer"); so here nothing is sent before they are read.
 
 use std::time::Duration;
 

@@ -15,7 +15,8 @@ use crate::{
 pub(in crate::redis) enum Refusal {
     /// It was never sent.
     Unconnected(Error),
-    /// It may have been carried out: why there is no answer, and the error of the connection if it has one.
+    /// It may have been carried out: why there is no answer, and the error of the connection if it
+    /// has one.
     Unanswered(String, Option<RedisError>),
     /// The server said no.
     Server(RedisError),

@@ -1,8 +1,9 @@
 //! The master of a service, as sentinels know it.
 //!
-//! All sentinels are asked at once and the newest view counts, so that one that was cut off misleads nobody. They are asked twice
-//! a second, and at once when something is wrong with the master: then every connection to it is dropped as soon as there is
-//! another. See <https://redis.io/docs/latest/develop/reference/sentinel-clients/>.
+//! All sentinels are asked at once and the newest view counts, so that one that was cut off
+//! misleads nobody. They are asked twice a second, and at once when something is wrong with the
+//! master: then every connection to it is dropped as soon as there is another. See
+//! <https://redis.io/docs/latest/develop/reference/sentinel-clients/>.
 
 use std::{
     sync::{
@@ -34,8 +35,8 @@ use crate::{
     text::cut,
 };
 
-/// How often sentinels are asked while nothing is wrong. After a failover that nobody prepared, what the old master takes in until
-/// then is lost.
+/// How often sentinels are asked while nothing is wrong. After a failover that nobody prepared,
+/// what the old master takes in until then is lost.
 const ROUTINE: Duration = Duration::from_millis(500);
 
 /// How often at most.
@@ -47,8 +48,8 @@ const ANSWER: Duration = Duration::from_secs(1);
 /// How long the first answer waits for others, which may be newer.
 const OTHERS: Duration = Duration::from_millis(200);
 
-/// For how long after it was seen last a view makes older ones not count: a sentinel may not have heard yet, and another one
-/// that has may be silent for a moment.
+/// For how long after it was seen last a view makes older ones not count: a sentinel may not have
+/// heard yet, and another one that has may be silent for a moment.
 const MEMORY: Duration = Duration::from_secs(10);
 
 /// How many bytes a host's name has at most.
@@ -164,7 +165,8 @@ impl Sentinels {
     async fn ask(&self, sentinel: &Node) -> Result<View> {
         let shown = sentinel.endpoint.shown();
         let ask = async |command: &mut Cmd| sentinel.link(Purpose::Heartbeats).send(command).await;
-        // A sentinel that promotes a replica tells the new address by the first of these before it does by the second.
+        // A sentinel that promotes a replica tells the new address by the first of these before it
+        // does by the second.
         let address = match ask(redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service)).await {
             Ok(Value::Nil) => return Err(self.unknown(sentinel).await),
             Ok(address) => address,

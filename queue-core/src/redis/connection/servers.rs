@@ -1,8 +1,8 @@
 //! From a queue to the server that holds it, and how long a call keeps trying.
 //!
-//! A queue lies whole on one server: all its keys have one hash tag. What a server surely did not do is asked for
-//! again here, of the server that does it now, until the call's deadline; what it may have done is told to the caller, who
-//! knows whether it may be repeated.
+//! A queue lies whole on one server: all its keys have one hash tag. What a server surely did not
+//! do is asked for again here, of the server that does it now, until the call's deadline; what it
+//! may have done is told to the caller, who knows whether it may be repeated.
 
 use std::{
     mem,
@@ -196,7 +196,8 @@ impl Servers {
         self.call(until, purpose, queue, Some(script), call, &[]).await.map(|(answer, _)| answer)
     }
 
-    /// The same, followed by commands on the same connection. Gives their answers, too: errors are in there as values.
+    /// The same, followed by commands on the same connection. Gives their answers, too: errors are
+    /// in there as values.
     pub(in crate::redis) async fn script_then(
         &self,
         until: Option<Instant>,
@@ -354,7 +355,8 @@ impl Servers {
         }
     }
 
-    /// Whether an error of connecting is waited out: not that of the very first call, which may well be a wrong URL.
+    /// Whether an error of connecting is waited out: not that of the very first call, which may
+    /// well be a wrong URL.
     fn waits_for(&self, error: &Error) -> bool {
         error.is_transient() && self.reached.load(Ordering::Relaxed)
     }

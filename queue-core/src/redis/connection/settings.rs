@@ -40,7 +40,8 @@ pub(in crate::redis) async fn check(node: &Node, role: Role) -> Result<()> {
     judge(&info, location, role)
 }
 
-/// What a server keeps, at least. Whether it syncs its log before it answers is told only to those who may read its settings.
+/// What a server keeps, at least. Whether it syncs its log before it answers is told only to those
+/// who may read its settings.
 pub(in crate::redis) async fn durability(node: &Node) -> Result<Durability> {
     let link = node.link(Purpose::Heartbeats);
     let info = match link.send(redis::cmd("INFO").arg("persistence")).await {
@@ -82,8 +83,8 @@ pub(in crate::redis) fn judge(info: &str, location: &str, role: Role) -> Result<
     }
 }
 
-/// Whether a server with this `maxmemory-policy` drops keys of ours. The policies that begin with `volatile` drop only keys that expire, and
-/// ours never do.
+/// Whether a server with this `maxmemory-policy` drops keys of ours. The policies that begin with
+/// `volatile` drop only keys that expire, and ours never do.
 pub(in crate::redis) fn drops_jobs(policy: &str) -> bool {
     policy.starts_with("allkeys")
 }

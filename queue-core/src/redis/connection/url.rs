@@ -217,9 +217,11 @@ pub(in crate::redis) fn target(url: &str) -> Result<Target> {
 struct Parameters<'a> {
     /// Begins the names of all keys: `queue`, if nothing is said.
     namespace: &'a str,
-    /// A file with the password, in place of one in the URL. It is read again for every new connection.
+    /// A file with the password, in place of one in the URL. It is read again for every new
+    /// connection.
     password_file: &'a str,
-    /// A file with the certificates (PEM) of those who are trusted to certify servers, in place of the usual ones. For TLS.
+    /// A file with the certificates (PEM) of those who are trusted to certify servers, in place of
+    /// the usual ones. For TLS.
     ca: &'a str,
     /// The name that the certificates of the servers have, where they announce addresses. For TLS.
     tls_name: &'a str,

@@ -1,8 +1,8 @@
--- admit: to active. Everything that is claimed passes it: jobs at the head of `ready`, suspects, parked and promoted ones. It looks before
--- it takes, so that nothing is put back.
+-- admit: to active. Everything that is claimed passes it: jobs at the head of `ready`, suspects,
+-- parked and promoted ones. It looks before it takes, so that nothing is put back.
 --
--- Inputs: `wanted`, how many jobs may be claimed in all; `max_bytes`, how many bytes of envelopes, if jobs are large; and `ids`, which
--- are admitted already.
+-- Inputs: `wanted`, how many jobs may be claimed in all; `max_bytes`, how many bytes of envelopes,
+-- if jobs are large; and `ids`, which are admitted already.
 --- include doors/end, doors/aging
 
 local bytes, full, doubled = 0, false, 0
@@ -16,8 +16,9 @@ local function tombstones_of(found, list)
   return call('HMGET', K.tombstones, unpack(tombstones)), tombstones
 end
 
--- Admits jobs that were found, in a list or parked: says how many of them are to be taken away from there. An id that runs
--- already, or whose job has ended and is kept, was put there by another program, and would run twice.
+-- Admits jobs that were found, in a list or parked: says how many of them are to be taken away from
+-- there. An id that runs already, or whose job has ended and is kept, was put there by another
+-- program, and would run twice.
 local function admit(found, list)
   if #found == 0 then
     return 0
@@ -95,8 +96,9 @@ local function describe(ids)
   return bodies, attempts, crashes, snoozes
 end
 
--- The last step: stamps what was admitted with a receipt. What has lost its envelope, by somebody else's hand, cannot be run; nor can what no
--- one could finish; and an id that was there more than once is handed out once.
+-- The last step: stamps what was admitted with a receipt. What has lost its envelope, by somebody
+-- else's hand, cannot be run; nor can what no one could finish; and an id that was there more than
+-- once is handed out once.
 local function stamp(lane, claim)
   if has('o') and #ids > 0 then
     rest(ids)

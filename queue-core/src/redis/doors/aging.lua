@@ -1,5 +1,7 @@
--- Aging: jobs that wait rise. `rising` has the jobs that are ready and may rise, by the time at which they do; `risen` the priority to which a job has risen that
--- is ready. Both are of one stay among the ready: who starts or is taken out leaves them. What holds is the first part of `aging` in `meta`, in milliseconds.
+-- Aging: jobs that wait rise. `rising` has the jobs that are ready and may rise, by the time at
+-- which they do; `risen` the priority to which a job has risen that is ready. Both are of one stay
+-- among the ready: who starts or is taken out leaves them. What holds is the first part of `aging`
+-- in `meta`, in milliseconds.
 --- include script/tools
 
 local interval = nil
@@ -19,7 +21,8 @@ local function levels_of(ids, from, to)
   return levels
 end
 
--- The time of a rise, with a fraction of a millisecond by which those of one millisecond rise in the order in which they stand.
+-- The time of a rise, with a fraction of a millisecond by which those of one millisecond rise in
+-- the order in which they stand.
 local function rise_at(at, number)
   return string.format('%.17g', at + (2048 + number) % 4096 / 4096)
 end

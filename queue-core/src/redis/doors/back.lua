@@ -1,7 +1,9 @@
--- back: to waiting again. `push` and `wait` find the place; what a job has to be to come back is asked here.
+-- back: to waiting again. `push` and `wait` find the place; what a job has to be to come back is
+-- asked here.
 --- include doors/ready, doors/end
 
--- A job comes back, and a younger one has its key: it ends. Asked of every job that was active, before it is given a place.
+-- A job comes back, and a younger one has its key: it ends. Asked of every job that was active,
+-- before it is given a place.
 local function superseded(id)
   local other = has('u') and younger(id)
   if other then
@@ -15,7 +17,8 @@ local function back(ids, at_head)
   return push(ids, at_head)
 end
 
--- Parked until a worker comes that knows the task, of a release that has not failed to read the job.
+-- Parked until a worker comes that knows the task, of a release that has not failed to read the
+-- job.
 local function back_parked(id, task)
   came({ id }, 'parked')
   set_bit('a')
@@ -25,7 +28,8 @@ local function back_parked(id, task)
   call('HSET', K.notes, id, name)
 end
 
--- Parked because a release cannot read the job: `WITHIN:TASK NUL RELEASE`. The sweep buries it when its time is over.
+-- Parked because a release cannot read the job: `WITHIN:TASK NUL RELEASE`. The sweep buries it when
+-- its time is over.
 local function back_unreadable(id, what)
   local within, task, release = string.match(what, '^(%d+):(%Z*)%z(.*)$')
   local until_ms = whole(call('ZSCORE', K.unreadable, id) or now + within)

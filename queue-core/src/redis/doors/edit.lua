@@ -1,4 +1,5 @@
--- edit: what a job that waits gives back and takes when it becomes another one. It stands in no line meanwhile.
+-- edit: what a job that waits gives back and takes when it becomes another one. It stands in no
+-- line meanwhile.
 --- include doors/keys, doors/groups
 
 -- Another group, or other limits. It may hold the line of the group that it leaves.
@@ -13,7 +14,8 @@ local function regroup(id, own_group, group, chain, cost)
   end
 end
 
--- Another key, which is free, in place of the one that is noted. One that was held for a time is held until the same time.
+-- Another key, which is free, in place of the one that is noted. One that was held for a time is
+-- held until the same time.
 local function rekey(id, noted, key)
   local own, hold, first = key_in(noted)
   local stored = call('HGET', K.unique, own) or ''

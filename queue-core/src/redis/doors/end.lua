@@ -1,11 +1,14 @@
--- end: final, whatever way: ack, bury, cancel, expire, delete, evict, repair. Whatever a job holds is given back here, its key too. A job that ends leaves
--- nothing (`end_gone`), or a record for a while (`end_kept`), or is dead, and may be requeued (`end_dead`). Whoever calls has taken it
--- out of the place where it was: `settle`, `remove_waiting`, `forget_record`, `remove_dead`.
+-- end: final, whatever way: ack, bury, cancel, expire, delete, evict, repair. Whatever a job holds
+-- is given back here, its key too. A job that ends leaves nothing (`end_gone`), or a record for a
+-- while (`end_kept`), or is dead, and may be requeued (`end_dead`). Whoever calls has taken it out
+-- of the place where it was: `settle`, `remove_waiting`, `forget_record`, `remove_dead`.
 --
--- Of jobs that are kept, `ended` is a list in the order in which they ended: ids, or `until:id` if the id may come again, as given ones
--- do, or looks like that. It has those that are kept for exactly as long as the first of them: so its first is over first. The others are in `lapsing`, by the
--- time until which they are kept. So no record waits for another one. `meta` has the retention of the list under `lapse`, and `:1` behind it while there may be others.
--- `records` has what is known of each besides its envelope, which stays in `jobs`.
+-- Of jobs that are kept, `ended` is a list in the order in which they ended: ids, or `until:id` if
+-- the id may come again, as given ones do, or looks like that. It has those that are kept for
+-- exactly as long as the first of them: so its first is over first. The others are in `lapsing`, by
+-- the time until which they are kept. So no record waits for another one. `meta` has the retention
+-- of the list under `lapse`, and `:1` behind it while there may be others. `records` has what is
+-- known of each besides its envelope, which stays in `jobs`.
 --- include script/tools, script/has, doors/keys, doors/groups, schedule/ended, doors/watched, doors/progress, doors/tags, doors/transitions
 
 -- What is noted of releases that could not read jobs, gone.
@@ -41,7 +44,8 @@ local function strip(ids)
   end
 end
 
--- The ids of jobs that are done, which applications gave: they stay known for a while, so that an enqueue that comes late makes no second job.
+-- The ids of jobs that are done, which applications gave: they stay known for a while, so that an
+-- enqueue that comes late makes no second job.
 local function end_given(ids)
   local given = {}
   for at = 1, #ids do
@@ -79,7 +83,8 @@ end
 
 local lapse = nil
 
--- For how long each record of the list is kept, if it is known, and whether there may be records beside it.
+-- For how long each record of the list is kept, if it is known, and whether there may be records
+-- beside it.
 local function known_lapse()
   lapse = lapse or call('HGET', K.meta, 'lapse') or ''
   local duration, beside = string.match(lapse, '^(%d+)(:?1?)$')
@@ -91,7 +96,8 @@ local function note_lapse(duration, beside)
   call('HSET', K.meta, 'lapse', lapse)
 end
 
--- Takes the record of an id away, and its bytes out of the count. The list keeps its entry until that is reached.
+-- Takes the record of an id away, and its bytes out of the count. The list keeps its entry until
+-- that is reached.
 local function forget_record(id, record)
   local kept = unpacked(record) or {}
   call('HDEL', K.records, id)
@@ -118,8 +124,9 @@ local function sizes_of(told)
   return sizes
 end
 
--- Keeps jobs that ended in the same way: for how long, their sizes, or the one that all have, results, or none, a note, and at which places
--- of those they are, if they are not all of them. With the digest of a given id that is free now: it may be taken again.
+-- Keeps jobs that ended in the same way: for how long, their sizes, or the one that all have,
+-- results, or none, a note, and at which places of those they are, if they are not all of them.
+-- With the digest of a given id that is free now: it may be taken again.
 local function end_kept(ids, state, keep_ms, sizes, results, note, places, digest)
   set_bit('k')
   came(ids, state, note)
@@ -171,7 +178,8 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places, diges
   put_all(K.records, records)
   local duration, beside = known_lapse()
   local own = whole(keep_ms)
-  -- The list is for what most jobs are kept for: those that are done take it over from fewer others.
+  -- The list is for what most jobs are kept for: those that are done take it over from fewer
+  -- others.
   if duration ~= own and state == 'done' then
     local fewer = call('LLEN', K.ended) < #ids
     for _, line in ipairs(fewer and call('LRANGE', K.ended, 0, -1) or {}) do
@@ -240,7 +248,8 @@ local function end_dead(id, reason)
   count('dead', 1)
 end
 
--- Takes a dead job out of the set and the counts; its other parts stay. While all jobs with crashes are dead, their bit is not set.
+-- Takes a dead job out of the set and the counts; its other parts stay. While all jobs with crashes
+-- are dead, their bit is not set.
 local function remove_dead(id)
   if call('HEXISTS', K.crashes, id) == 1 then
     set_bit('c')
@@ -258,14 +267,16 @@ local function lapse_at(place)
   return line and whole(string.match(line, '^(%d+):') or (unpacked(call('HGET', K.records, line) or '') or {}).u) or FOREVER
 end
 
--- Removes at most `items` kept jobs, while they are past their time, or those that were to be kept for the shortest time while they are over a limit.
+-- Removes at most `items` kept jobs, while they are past their time, or those that were to be kept
+-- for the shortest time while they are over a limit.
 local function trim_ended(items, max_count, max_bytes)
   local duration, beside = known_lapse()
   local others = beside and call('ZCARD', K.lapsing) or 0
   local removed, all = 0, call('LLEN', K.ended) + others
   local bytes, freed, states = whole(call('HGET', K.counters, '.kept_bytes')), 0, {}
 
-  -- Removes the first of these, while they are past their time or there are too many: says how many.
+  -- Removes the first of these, while they are past their time or there are too many: says how
+  -- many.
   local function remove(ids, untils, latest)
     local records = call('HMGET', K.records, unpack(ids))
     local gone, passed = {}, 0
@@ -294,7 +305,8 @@ local function trim_ended(items, max_count, max_bytes)
     return passed
   end
 
-  -- The same of those beside the list: where there are too many, of those that are kept for no longer than the first of the list.
+  -- The same of those beside the list: where there are too many, of those that are kept for no
+  -- longer than the first of the list.
   local function remove_others()
     local latest = (all > max_count or bytes > max_bytes) and lapse_at('0') or 0
     local found = call('ZRANGEBYSCORE', K.lapsing, '-inf', ms(math.max(now, latest)), 'WITHSCORES', 'LIMIT', 0, math.min(items - removed, PIECE))

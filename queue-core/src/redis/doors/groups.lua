@@ -1,12 +1,16 @@
--- Groups: who may be served. A job that is ready and has a group stands in `line`, one sorted set in the order of bytes: group, digit, chain, number,
--- id. A group is a name behind its length in two bytes. The digit is that of the priority, '!' for the job that holds the line of an ordered group. The
--- chain is a length and as many bytes, which are the keys of limits; without any it is one zero. Suspects stand behind all others: 255, group, chain,
--- number, id. `grouped` has of each job its place (chain, digit, number) and its group; a digit of zero: it has stood in no line yet.
+-- Groups: who may be served. A job that is ready and has a group stands in `line`, one sorted set
+-- in the order of bytes: group, digit, chain, number, id. A group is a name behind its length in
+-- two bytes. The digit is that of the priority, '!' for the job that holds the line of an ordered
+-- group. The chain is a length and as many bytes, which are the keys of limits; without any it is
+-- one zero. Suspects stand behind all others: 255, group, chain, number, id. `grouped` has of each
+-- job its place (chain, digit, number) and its group; a digit of zero: it has stood in no line yet.
 --
--- `next` has the groups with a job that may start, and `doubts` those with a suspect that may, both by their virtual start. Both are right after each
--- transition: `review` sees to it. Suspects have a set of their own because a claim takes one at most: a search for other jobs never meets them. `rested` has
--- the other groups, as far as they are ahead of the virtual time. `holders` has group, zero and id of each job that runs. `rules` is what people have set, `front` who holds the
--- line of an ordered group.
+-- `next` has the groups with a job that may start, and `doubts` those with a suspect that may, both
+-- by their virtual start. Both are right after each transition: `review` sees to it. Suspects have
+-- a set of their own because a claim takes one at most: a search for other jobs never meets them.
+-- `rested` has the other groups, as far as they are ahead of the virtual time. `holders` has group,
+-- zero and id of each job that runs. `rules` is what people have set, `front` who holds the line of
+-- an ordered group.
 --- include script/tools, script/hint, script/rare, doors/aging
 
 -- Whether a group came to `next` when no other was there: idle workers have to hear of it.
@@ -20,8 +24,10 @@ local function virtual_time()
   return virtual
 end
 
--- A double counts to 2^53. So virtual time has *eras*: when it has come to 2^51, it and all starts are put back by three quarters of that. The starts are put back in steps, the
--- least first, so that they stay in order. Until then a start of the last era is known by its size: no group is so far ahead of the time.
+-- A double counts to 2^53. So virtual time has *eras*: when it has come to 2^51, it and all starts
+-- are put back by three quarters of that. The starts are put back in steps, the least first, so
+-- that they stay in order. Until then a start of the last era is known by its size: no group is so
+-- far ahead of the time.
 local function has_last_era()
   return virtual_time() >= C.era / 4 and virtual < C.era / 2
 end
@@ -32,7 +38,8 @@ local function start_of(stored)
   return start >= C.era * 3 / 4 and has_last_era() and start - C.era * 3 / 4 or start
 end
 
--- Puts back what the era needs, before a claim of so many jobs: the starts that it serves, and more.
+-- Puts back what the era needs, before a claim of so many jobs: the starts that it serves, and
+-- more.
 local function restart_era(n)
   if virtual_time() >= C.era then
     virtual = virtual - C.era * 3 / 4
@@ -49,7 +56,8 @@ local function restart_era(n)
 end
 --- include doors/limits
 
--- Jobs with limits and without a group have this one. It is no share of its own: what it has is served among the plain jobs.
+-- Jobs with limits and without a group have this one. It is no share of its own: what it has is
+-- served among the plain jobs.
 local NO_GROUP = '\0\0'
 local NO_LIMITS = '\0'
 
@@ -161,7 +169,8 @@ end
 
 local are_suspects = nil
 
--- Whether a suspect may be in the line of a group. Their bit says less: it stays while the counts of dead jobs are kept.
+-- Whether a suspect may be in the line of a group. Their bit says less: it stays while the counts
+-- of dead jobs are kept.
 local function may_have_suspects()
   if are_suspects == nil then
     are_suspects = has('c') and (call('EXISTS', K.doubts) == 1 or call('ZRANGEBYLEX', K.line, '[\255', '+', 'LIMIT', 0, 1)[1] ~= nil)
@@ -175,8 +184,9 @@ local function depth_of(group)
   return may_have_suspects() and depth + call('ZLEXCOUNT', K.line, '[\255' .. group, '(\255' .. group .. '\255') or depth
 end
 
--- The earliest start of a group that comes: behind those that came before the last claim, but no further than its next job would be. So virtual time goes on even
--- where no group ever comes again, and who waits is passed by nobody who comes later.
+-- The earliest start of a group that comes: behind those that came before the last claim, but no
+-- further than its next job would be. So virtual time goes on even where no group ever comes again,
+-- and who waits is passed by nobody who comes later.
 local function next_start(group)
   return virtual_time() + math.min(C.turn_apart, cost_of(rule_of(group).weight))
 end
@@ -294,7 +304,8 @@ local function review(group)
   end
 end
 
--- Pushes those ids that have a group to their places. Gives the others, and whether idle workers have to hear of it.
+-- Pushes those ids that have a group to their places. Gives the others, and whether idle workers
+-- have to hear of it.
 local function push_grouped(ids, at_head)
   local stored, plain, grouped = {}, {}, {}
   for from = 1, #ids, PIECE do
@@ -363,7 +374,8 @@ local function push_grouped(ids, at_head)
   return plain, told
 end
 
--- A job that is not ready yet belongs to a group, or has limits: then its chain and its cost are given.
+-- A job that is not ready yet belongs to a group, or has limits: then its chain and its cost are
+-- given.
 local function note_group(id, group, chain, cost)
   put_rare('g', K.grouped, id, (chain or NO_LIMITS) .. string.rep('\0', 8) .. (group or NO_GROUP))
   if cost and cost ~= '1' then
@@ -443,7 +455,8 @@ local function leave_groups(ids, gone)
   end
 end
 
--- What the auditor mends: a slot without its job, a job without its slot, a line that nobody holds, a place without its job.
+-- What the auditor mends: a slot without its job, a job without its slot, a line that nobody holds,
+-- a place without its job.
 local function drop_slot(group, member)
   call('ZREM', K.holders, member)
   if byte(member) == 255 then

@@ -1,9 +1,12 @@
--- Keys: at most one job holds each. Enqueue and `back` take a key; `admit`, for a job that holds it until it starts, and `end` give it back. Then
--- the job gets it that is `held` for it, and waits in the line.
+-- Keys: at most one job holds each. Enqueue and `back` take a key; `admit`, for a job that holds it
+-- until it starts, and `end` give it back. Then the job gets it that is `held` for it, and waits in
+-- the line.
 --
--- `keyed` has of each job with a key: the key (16 bytes), a letter for how long it is held ('e' until the job has ended, 's' until it has
--- started, 'w' for a time), and since when it waits, or 0 if a person has taken the key from it. `unique` has who holds a key: an id, or `@UNTIL:TERM:id` for a time; then `within` has
--- the key by its end. `held` has who waits for a key: `DUE:id`, and `holds` has these ids by the time at which they are due.
+-- `keyed` has of each job with a key: the key (16 bytes), a letter for how long it is held ('e'
+-- until the job has ended, 's' until it has started, 'w' for a time), and since when it waits, or 0
+-- if a person has taken the key from it. `unique` has who holds a key: an id, or `@UNTIL:TERM:id`
+-- for a time; then `within` has the key by its end. `held` has who waits for a key: `DUE:id`, and
+-- `holds` has these ids by the time at which they are due.
 --- include doors/ready
 
 -- Whether a job came into the line because its key was free.
@@ -25,13 +28,15 @@ local function next_for(key)
   end
 end
 
--- A job waits for a key, and is due at this time. Pages alone read `holds`: whatever another program has made of it stops no script.
+-- A job waits for a key, and is due at this time. Pages alone read `holds`: whatever another
+-- program has made of it stops no script.
 local function hold_for(key, at, id)
   put_rare('u', K.held, key, ms(at) .. ':' .. id)
   redis.pcall('ZADD', K.holds, ms(at), id)
 end
 
--- Who holds a key, and until when if it is for a time. What is held by no job that could hold it is free.
+-- Who holds a key, and until when if it is for a time. What is held by no job that could hold it is
+-- free.
 local function holder_of(key)
   local stored = call('HGET', K.unique, key)
   if not stored then
@@ -90,7 +95,8 @@ local function free_key(key)
   follow(key)
 end
 
--- Removes at most so many of the keys that were held for a time which is over, and brings a time back that no clock could have set.
+-- Removes at most so many of the keys that were held for a time which is over, and brings a time
+-- back that no clock could have set.
 local function prune_keys(items)
   local over = call('ZRANGEBYSCORE', K.within, '-inf', ms(now), 'LIMIT', 0, items)
   for _, key in ipairs(over) do
@@ -114,8 +120,8 @@ local function drop_held(key)
   call('HDEL', K.held, key)
 end
 
--- Jobs give their keys back, if they hold them and not for a time. `gone`: they have ended, and nothing is noted of their keys any more. With a letter:
--- those alone that hold them so long.
+-- Jobs give their keys back, if they hold them and not for a time. `gone`: they have ended, and
+-- nothing is noted of their keys any more. With a letter: those alone that hold them so long.
 local function give_keys_back(ids, gone, hold)
   if #ids == 0 then
     return
@@ -163,7 +169,8 @@ local function younger(id)
   if not other then
     put_rare('u', K.unique, key, id)
   elseif other ~= id and not upto then
-    -- A key that is held for a time is that of another declaration: it keeps nobody from being run again.
+    -- A key that is held for a time is that of another declaration: it keeps nobody from being run
+    -- again.
     return other
   end
 end

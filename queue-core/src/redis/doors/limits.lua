@@ -1,18 +1,21 @@
--- Limits: which chains may start. A chain is a group, a digit (as in `line`) and the keys of limits, each of 16 bytes behind their length in one byte. A chain
--- with keys is *open*, or *shut* under a key that has let none of its jobs start:
+-- Limits: which chains may start. A chain is a group, a digit (as in `line`) and the keys of
+-- limits, each of 16 bytes behind their length in one byte. A chain with keys is *open*, or *shut*
+-- under a key that has let none of its jobs start:
 --
---   `chains`  chain -> 'o' and a ticket (7 bytes), or 's', the key, the era of virtual time (2 bytes), a start and a ticket (7 bytes each)
---   `open`    group, digit, ticket, keys: within a group and a digit the least ticket is next, so that chains are served in rotation
---   `shut`    key, era, start, ticket, group, digit, keys: who waits for a key, those of the group with the least start first
---   `ranked`  key, group, digit, ticket, keys: the same by priority and age, in a queue with priorities
---   `numbered` group, digit, number, id: jobs with limits and a group that are ready, in their order
---   `roomy`   keys that chains are shut under and that may let them start: they are looked at by the next claims
---   `wake`    keys that let the next job start at a time, and chains are shut under them
---   `tat`     key -> theoretical arrival time in microseconds, rate (starts, period), until when it is closed in milliseconds
---   `holders` 255, key, zero, id of each job that runs
+--   `chains` chain -> 'o' and a ticket (7 bytes), or 's', the key, the era of virtual time (2
+--   bytes), a start and a ticket (7 bytes each) `open` group, digit, ticket, keys: within a group
+--   and a digit the least ticket is next, so that chains are served in rotation `shut` key, era,
+--   start, ticket, group, digit, keys: who waits for a key, those of the group with the least start
+--   first `ranked` key, group, digit, ticket, keys: the same by priority and age, in a queue with
+--   priorities `numbered` group, digit, number, id: jobs with limits and a group that are ready, in
+--   their order `roomy` keys that chains are shut under and that may let them start: they are
+--   looked at by the next claims `wake` keys that let the next job start at a time, and chains are
+--   shut under them `tat` key -> theoretical arrival time in microseconds, rate (starts, period),
+--   until when it is closed in milliseconds `holders` 255, key, zero, id of each job that runs
 --
--- A chain is open until it is looked at: a claim shuts what it finds and cannot start. A key that has room again is in `roomy` before the script ends that
--- gives it room. So nothing waits that may start, and no claim looks at what is shut.
+-- A chain is open until it is looked at: a claim shuts what it finds and cannot start. A key that
+-- has room again is in `roomy` before the script ends that gives it room. So nothing waits that may
+-- start, and no claim looks at what is shut.
 --- include script/tools, script/rare
 
 local made_limits = nil
@@ -66,7 +69,8 @@ local function limits()
     return rules_of[name]
   end
 
-  -- What a key lets start, as far as this script knows: free slots, how far its arrival time is ahead, until when it is closed.
+  -- What a key lets start, as far as this script knows: free slots, how far its arrival time is
+  -- ahead, until when it is closed.
   local function state_of(key)
     local state = keys[key]
     if not state then
@@ -101,7 +105,8 @@ local function limits()
     return math.ceil(math.min(cost, rule.burst) * rule.step)
   end
 
-  -- From when on a key lets a job of this cost start, in milliseconds, its slots apart: nothing, it does now.
+  -- From when on a key lets a job of this cost start, in milliseconds, its slots apart: nothing, it
+  -- does now.
   function L.opens_at(key, cost)
     local state = state_of(key)
     local upto = state.closed > now and state.closed or nil
@@ -114,7 +119,8 @@ local function limits()
     return state_of(key).left <= 0 and FOREVER or L.opens_at(key, cost)
   end
 
-  -- Until when a key is kept for a job that costs more, and waits for it. `upto`: what the key says itself.
+  -- Until when a key is kept for a job that costs more, and waits for it. `upto`: what the key says
+  -- itself.
   function L.kept_until(key, upto)
     local at = whole(call('ZSCORE', K.wake, key))
     return at > math.max(now, upto or 0) and not call('ZSCORE', K.roomy, key) and at or upto
@@ -131,8 +137,9 @@ local function limits()
     return call('ZRANGEBYLEX', K.shut, '[' .. key, '(' .. key .. '\255', 'LIMIT', 0, 1)[1]
   end
 
-  -- The same for a job that does not wait for the key yet. Where all jobs cost the same, each of them says as much as the key itself; and no job waits longer than
-  -- the rule lets a rate be ahead, unless a clock was wrong.
+  -- The same for a job that does not wait for the key yet. Where all jobs cost the same, each of
+  -- them says as much as the key itself; and no job waits longer than the rule lets a rate be
+  -- ahead, unless a clock was wrong.
   function L.reserved_until(key, upto)
     local rule = rule_of_key(key)
     local at = rule.step and has_costs() and L.kept_until(key, upto)
@@ -183,8 +190,9 @@ local function limits()
     end
   end
 
-  -- A run has used something else than its job is charged at a claim: the rest is charged, or given back. `used`: starts by limits, '' for all others. Its slots
-  -- are given back right afterwards, so that the keys are looked at.
+  -- A run has used something else than its job is charged at a claim: the rest is charged, or given
+  -- back. `used`: starts by limits, '' for all others. Its slots are given back right afterwards,
+  -- so that the keys are looked at.
   function L.correct(id, used)
     local stored, declared = call('HGET', K.grouped, id), L.cost_of(id)
     for _, key in ipairs(stored and keys_of(string.sub(stored, 1, byte(stored) + 1)) or {}) do
@@ -198,7 +206,8 @@ local function limits()
     keys = {}
   end
 
-  -- A limit of a job has had enough until a time: the one of a name, or without a name the first with a rate, or the first. False: it has none.
+  -- A limit of a job has had enough until a time: the one of a name, or without a name the first
+  -- with a rate, or the first. False: it has none.
   function L.close(id, upto, name)
     local stored = call('HGET', K.grouped, id)
     local chosen, with_rate = nil, false
@@ -355,7 +364,8 @@ local function limits()
     return call('ZRANGEBYLEX', K.line, '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, 1)[1]
   end
 
-  -- The place in `numbered` of a member of `line`: nothing without limits or a group, or of a suspect.
+  -- The place in `numbered` of a member of `line`: nothing without limits or a group, or of a
+  -- suspect.
   local function numbered(member)
     local digit = 3 + byte(member, 1) * 256 + byte(member, 2)
     if digit > 3 and byte(member, 1) < 255 and byte(member, digit + 1) > 0 then
@@ -377,7 +387,8 @@ local function limits()
     many(back and 'ZREM' or 'ZADD', K.numbered, list)
   end
 
-  -- The first job with limits of a group and a digit, as a member of `line`, and its number. What other hands have left there goes.
+  -- The first job with limits of a group and a digit, as a member of `line`, and its number. What
+  -- other hands have left there goes.
   function L.first_numbered(prefix, in_line)
     for _ = 1, 100 do
       local place = call('ZRANGEBYLEX', K.numbered, '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, 1)[1]
@@ -389,7 +400,8 @@ local function limits()
     end
   end
 
-  -- A job has left its chain: that at a place in `line`, if it is known. If the chain is shut, its key may have waited for this job, and lets others start that cost less.
+  -- A job has left its chain: that at a place in `line`, if it is known. If the chain is shut, its
+  -- key may have waited for this job, and lets others start that cost less.
   function L.leave(group, digit, chain, member)
     if member then
       L.number({ member }, true)
@@ -455,8 +467,10 @@ local function limits()
     return head and L.cost_of(string.sub(head, #group + #chain + 9)) > 1
   end
 
-  -- Of chains of a group that are shut under one key that of the highest priority is opened first, and of these the oldest: it changes starts with the one whose turn it
-  -- is. `members`: those that are opened, from a place on; `opened`: those that were. Gives the one to open, and where the other one goes if that is behind them all.
+  -- Of chains of a group that are shut under one key that of the highest priority is opened first,
+  -- and of these the oldest: it changes starts with the one whose turn it is. `members`: those that
+  -- are opened, from a place on; `opened`: those that were. Gives the one to open, and where the
+  -- other one goes if that is behind them all.
   local function first_by_priority(key, members, at, last, opened)
     local member = members[at]
     local group, digit, chain = L.parts_of_shut(member)
@@ -488,8 +502,9 @@ local function limits()
     return member
   end
 
-  -- Opens chains that are shut under keys with room, at most so many of each that may be served. Those of groups that may not be are opened on the way: no claim
-  -- meets them again. Gives the groups of all.
+  -- Opens chains that are shut under keys with room, at most so many of each that may be served.
+  -- Those of groups that may not be are opened on the way: no claim meets them again. Gives the
+  -- groups of all.
   function L.open_some(most, serves)
     local groups, moves, unroomy, left, opened = {}, {}, {}, most + C.limit_step, {}
     L.era = nil
@@ -566,7 +581,8 @@ local function limits()
     end
   end
 
-  -- The next job of a chain that a claim may take, as a member of `line`. Most chains give one job to a claim: few are read, then more.
+  -- The next job of a chain that a claim may take, as a member of `line`. Most chains give one job
+  -- to a claim: few are read, then more.
   local function head_of(item)
     if item.next > #item.heads and not item.whole then
       local prefix, asked = item.group .. item.digit .. item.chain, 3 * #item.heads + 2
@@ -580,7 +596,8 @@ local function limits()
     return item.heads[item.next]
   end
 
-  -- What a round of a claim has cost. The next one may examine as much. A chain that is shut costs as much time as six other entries.
+  -- What a round of a claim has cost. The next one may examine as much. A chain that is shut costs
+  -- as much time as six other entries.
   function L.next_round()
     local steps = 6 * L.looked + L.passed + math.min(call('ZCARD', K.roomy), C.limit_step)
     L.looked, L.passed = 0, 0
@@ -593,7 +610,8 @@ local function limits()
     return L.looked <= C.limit_step + 500
   end
 
-  -- The next job of the open chains of a group and a digit. What cannot start is shut. `only`: who holds the line of the group, and its chain.
+  -- The next job of the open chains of a group and a digit. What cannot start is shut. `only`: who
+  -- holds the line of the group, and its chain.
   function L.next_of(entry, digit, asked, only, its_chain)
     entry.chains = entry.chains or {}
     local queue = entry.chains[digit]
@@ -643,7 +661,8 @@ local function limits()
     end
   end
 
-  -- The jobs that were picked were taken, or not: chains without a job go, those that cannot go on are shut, and others go to the end.
+  -- The jobs that were picked were taken, or not: chains without a job go, those that cannot go on
+  -- are shut, and others go to the end.
   function L.settle_picks(picks, passed, admitted, parts)
     local loose, moves, shut_under = {}, {}, {}
     for at, pick in ipairs(picks) do

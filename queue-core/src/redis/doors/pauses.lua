@@ -1,5 +1,7 @@
--- Pauses. `pauses` has who paused the queue or a task, when, why and until when; the same of a group stands behind its rule. `resumes` has what goes on by itself, by the
--- time at which it does: 'q' for the queue, 'g' and a group, 't' and a task; a task is there without an end, too, at 2^52. While it has any, the queue has the bit for that.
+-- Pauses. `pauses` has who paused the queue or a task, when, why and until when; the same of a
+-- group stands behind its rule. `resumes` has what goes on by itself, by the time at which it does:
+-- 'q' for the queue, 'g' and a group, 't' and a task; a task is there without an end, too, at 2^52.
+-- While it has any, the queue has the bit for that.
 --- include doors/groups, script/rare
 
 local function drop_bit(bit)
@@ -22,7 +24,8 @@ local function forget_end(of)
   end
 end
 
--- The rule of a group is another one from now on. `ruled` has the groups with a rule, so that a page of them reads no others.
+-- The rule of a group is another one from now on. `ruled` has the groups with a rule, so that a
+-- page of them reads no others.
 local function set_rule(group, rule)
   if rule == '' then
     call('HDEL', K.rules, group)
@@ -45,8 +48,8 @@ local function note_end(of, upto)
   end
 end
 
--- The group of a job has had enough until a time. A pause that a person has set stays, and ends no earlier. False: the job has no group, or there are as many rules of
--- groups as there may be.
+-- The group of a job has had enough until a time. A pause that a person has set stays, and ends no
+-- earlier. False: the job has no group, or there are as many rules of groups as there may be.
 local function pause_rate_limited_group(id, upto)
   local place = has('g') and call('HGET', K.grouped, id)
   local group = place and group_in(place) or NO_GROUP

@@ -1,4 +1,5 @@
--- What handlers have told of jobs: `progress` and `logs`. It goes with the job. The bit `j` tells of it.
+-- What handlers have told of jobs: `progress` and `logs`. It goes with the job. The bit `j` tells
+-- of it.
 --- include script/tools, script/has
 
 local function delete_progress(ids)

@@ -1,12 +1,14 @@
--- The line: jobs that may start now, and those that wait for their time. An id stands in the lists of `ready` at most once (R9): a
--- cancelled one stays where it is under a tombstone, of an id in a list, and whoever would push the id to that list again takes the tombstone away
--- instead. Ids leave a list at its head and come in at either end; what is between is never moved or taken out, so that the auditor
--- can read it beside all that.
+-- The line: jobs that may start now, and those that wait for their time. An id stands in the lists
+-- of `ready` at most once (R9): a cancelled one stays where it is under a tombstone, of an id in a
+-- list, and whoever would push the id to that list again takes the tombstone away instead. Ids
+-- leave a list at its head and come in at either end; what is between is never moved or taken out,
+-- so that the auditor can read it beside all that.
 --- include script/tools, script/hint, script/rare, doors/groups, doors/transitions
 
 local LISTS = { [0] = K.ready0, [1] = K.ready1, [2] = K.ready2, [3] = K.ready3, [9] = K.suspect }
 
--- Takes an id's tombstone in this list. True: so it lies there already. A tombstone in another list stays, for whoever pops the id there.
+-- Takes an id's tombstone in this list. True: so it lies there already. A tombstone in another list
+-- stays, for whoever pops the id there.
 local function remove_tombstone(id, list)
   return call('HDEL', K.tombstones, id .. list) == 1
 end
@@ -107,8 +109,9 @@ local function parked_of(task, most, behind)
   return ids
 end
 
--- The names under which jobs of a task are parked that some releases could not read, but for those that this release has failed on. Those of one name are passed over together. Behind
--- the first 100 names the next claim of this release goes on where this one stops.
+-- The names under which jobs of a task are parked that some releases could not read, but for those
+-- that this release has failed on. Those of one name are passed over together. Behind the first 100
+-- names the next claim of this release goes on where this one stops.
 local function readable_by(release, task)
   local names, from = {}, '[' .. task .. '\1'
   for at = 1, 200 do

@@ -1,4 +1,5 @@
--- Jobs that have waited for long enough rise by one priority, and stand behind those that have it already: as many as may become due at once.
+-- Jobs that have waited for long enough rise by one priority, and stand behind those that have it
+-- already: as many as may become due at once.
 --- include doors/ready
 
 -- Takes a job that is ready out of its place.

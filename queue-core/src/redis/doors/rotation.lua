@@ -1,7 +1,9 @@
--- Turns of groups: which jobs a claim takes, one at a time, of the group with the least virtual start. Plain jobs are one more group, whose name is empty.
+-- Turns of groups: which jobs a claim takes, one at a time, of the group with the least virtual
+-- start. Plain jobs are one more group, whose name is empty.
 --- include doors/groups, doors/admit
 
--- Puts a group where it belongs among those that wait until they are served, from a place on. Mostly that is the last place.
+-- Puts a group where it belongs among those that wait until they are served, from a place on.
+-- Mostly that is the last place.
 local function insert(queue, at, entry)
   local function is_served_after(other)
     return other.start < entry.start or other.start == entry.start and is_before(other.group, entry.group)
@@ -38,13 +40,15 @@ local function peek_free(entry, digit, asked)
   return list[list.next], list
 end
 
--- Of jobs of equal priority those with limits come first in half of the starts of a group. Multiples of the golden ratio spread evenly, also those of every second or
--- third start: a group that rests between its starts passes some over.
+-- Of jobs of equal priority those with limits come first in half of the starts of a group.
+-- Multiples of the golden ratio spread evenly, also those of every second or third start: a group
+-- that rests between its starts passes some over.
 local function limited_come_first(entry)
   return math.floor(entry.start / entry.cost) * 0.618033988749895 % 1 < 0.5
 end
 
--- The next job of a group of a queue with limits: of its chains that are open, and of its jobs without limits, in rotation.
+-- The next job of a group of a queue with limits: of its chains that are open, and of its jobs
+-- without limits, in rotation.
 local function next_with_limits(entry, asked)
   if not entry.room then
     local rule = rule_of(entry.group)
@@ -88,7 +92,8 @@ local function next_with_limits(entry, asked)
   end
 end
 
--- The next job of a group that is eligible, as a member of `line`. One more than is needed is read: who has none has nothing that is ready.
+-- The next job of a group that is eligible, as a member of `line`. One more than is needed is read:
+-- who has none has nothing that is ready.
 local function next_of(entry, asked)
   if has('m') then
     return next_with_limits(entry, asked)
@@ -118,7 +123,8 @@ local function next_of(entry, asked)
   end
 end
 
--- The next of the jobs without a group: one with limits, as a member of `line`, or the list from which one is to be taken.
+-- The next of the jobs without a group: one with limits, as a member of `line`, or the list from
+-- which one is to be taken.
 local function next_plain(entry, lists, may_list, asked)
   for _, digit in ipairs(has('p') and { 0, 1, 2, 3 } or { 2 }) do
     local list = may_list and (lists[digit] or 0) > 0 and digit or nil
@@ -134,8 +140,8 @@ local function next_plain(entry, lists, may_list, asked)
   end
 end
 
--- The picks of a claim of so many jobs, while so many plain ones are ready: starts of plain ones, and what each of them costs; and of groups their entries,
--- members and starts.
+-- The picks of a claim of so many jobs, while so many plain ones are ready: starts of plain ones,
+-- and what each of them costs; and of groups their entries, members and starts.
 local function choose(n, plain)
   restart_era(n + C.limit_step)
   -- Jobs with limits and without a group are plain ones, too.
@@ -208,7 +214,8 @@ local function choose(n, plain)
   return starts, plain_cost, picks, has('m') and examined or {}
 end
 
--- Virtual time goes on; what is behind it need not be remembered. More goes than one claim brings; a sweep removes what is left of a flood.
+-- Virtual time goes on; what is behind it need not be remembered. More goes than one claim brings;
+-- a sweep removes what is left of a flood.
 local function served_at(start)
   if start > virtual_time() then
     virtual = start
@@ -256,7 +263,8 @@ local function take_picks(picks)
   local stay, go = {}, {}
   for _, entry in ipairs(touched) do
     local group = entry.group
-    -- Those with a rule, those of which some were not taken, and those of which suspects may be left are looked at again.
+    -- Those with a rule, those of which some were not taken, and those of which suspects may be
+    -- left are looked at again.
     local is_empty = not has('m') and entry.whole and not entry.heads[entry.next] and not may_have_suspects() and passed == #picks and not rules
     local list = is_empty and go or stay
     list[#list + 1], list[#list + 2] = ms(last[group]), group

@@ -28,7 +28,8 @@ local function start_in_groups(members, admitted)
   end
 end
 
--- Where the last search for a suspect stopped: the group, its rank, and behind which of its suspects to go on. Nothing: begin with the first group.
+-- Where the last search for a suspect stopped: the group, its rank, and behind which of its
+-- suspects to go on. Nothing: begin with the first group.
 local function suspects_behind()
   local start, from = string.match(call('HGET', K.meta, 'doubted') or '', '^(%d+):([%[%(]\255...*)$')
   if not start then
@@ -39,16 +40,19 @@ local function suspects_behind()
   if stored == start then
     return call('ZRANK', K.doubts, group), group, from
   end
-  -- The group has left, or has another start: the next search begins with the first group that had the same start.
+  -- The group has left, or has another start: the next search begins with the first group that had
+  -- the same start.
   return call('ZCOUNT', K.doubts, '-inf', '(' .. start)
 end
 
--- Whether suspects of groups may start that no claim has looked at since the first was looked at. Nothing: this script has not searched.
+-- Whether suspects of groups may start that no claim has looked at since the first was looked at.
+-- Nothing: this script has not searched.
 local may_be_doubted = nil
 
--- The suspect that comes first: of the group with the least start, the first that no limit holds back. A search examines `limit_step` suspects at
--- most. If limits hold back all of them, it finds nothing. With `stores`, it stores its place in `meta`, and the next such search continues there. Without, it begins with
--- the first group.
+-- The suspect that comes first: of the group with the least start, the first that no limit holds
+-- back. A search examines `limit_step` suspects at most. If limits hold back all of them, it finds
+-- nothing. With `stores`, it stores its place in `meta`, and the next such search continues there.
+-- Without, it begins with the first group.
 local function next_suspect(stores)
   local rank, resumed, behind, looked, stop = 0, nil, nil, 0, nil
   if stores then
@@ -92,7 +96,8 @@ local function next_suspect(stores)
   end
 end
 
--- Claims one suspect of a group. The virtual start of the group moves on by the cost of a job, and the virtual time of the queue stays as it is.
+-- Claims one suspect of a group. The virtual start of the group moves on by the cost of a job, and
+-- the virtual time of the queue stays as it is.
 local function claim_suspect_of_group()
   local found = call('EXISTS', K.doubts) == 1 and (restart_era(C.limit_step) or next_suspect(true))
   if not found then

@@ -1,5 +1,6 @@
--- Tags: `tags` has a member for each tag of a job, a digest of its name and value (8 bytes) and the id. All have the same score, so that they stand by their bytes. Which tags a
--- job has is in its envelope alone. The bit `i` tells of it.
+-- Tags: `tags` has a member for each tag of a job, a digest of its name and value (8 bytes) and the
+-- id. All have the same score, so that they stand by their bytes. Which tags a job has is in its
+-- envelope alone. The bit `i` tells of it.
 --- include script/tools, script/has
 
 -- Whether jobs that are stored now may have tags. Scripts that store jobs say so.
@@ -10,7 +11,8 @@ local function digest_of_tag(name, value)
   return struct.pack('>I4I4', tonumber(string.sub(hex, 1, 8), 16), tonumber(string.sub(hex, 9, 16), 16))
 end
 
--- The tags of an envelope whose map is behind the byte `at`. The server's library of MessagePack knows no binary, as the payload is: that is passed over.
+-- The tags of an envelope whose map is behind the byte `at`. The server's library of MessagePack
+-- knows no binary, as the payload is: that is passed over.
 local function tags_in(envelope, at)
   local fields, key = byte(envelope, at + 1) - 128, nil
   if fields == 94 then
@@ -35,7 +37,8 @@ local function tags_in(envelope, at)
   end
 end
 
--- Adds what `tags` has of a job with this envelope to a list. The map of an envelope is behind its task's name and its time.
+-- Adds what `tags` has of a job with this envelope to a list. The map of an envelope is behind its
+-- task's name and its time.
 local function members_of(id, envelope, members)
   local from = envelope and #envelope > 1 and 8 + byte(envelope, 2)
   if not from or not string.find(envelope, '\161g', from + 1, true) then
@@ -74,7 +77,8 @@ local function add_tags(pairs_)
   add_members(members)
 end
 
--- Jobs go, or get another envelope. They are still stored. Large envelopes are read some at a time: a script may hold no more of them.
+-- Jobs go, or get another envelope. They are still stored. Large envelopes are read some at a time:
+-- a script may hold no more of them.
 local function drop_tags(ids)
   if not has('i') then
     return

@@ -1,17 +1,22 @@
--- Transitions, for watchers of the queue: from which state a job goes to which. The bit `v` tells of it, and `followed` in `meta` until when one follows. A
--- door that lets a job out says where it was (`left`), and one that lets it in where it is now (`came`). `transitions` has what was told last: pieces, each by the number
--- of its last transition. A piece is a packed list of that number, the time, the state and the reason, then of each job its id, task, state before, and failed attempts.
--- Nothing here may stop a script: what another program has made of the key is left alone, and its transitions are lost.
+-- Transitions, for watchers of the queue: from which state a job goes to which. The bit `v` tells
+-- of it, and `followed` in `meta` until when one follows. A door that lets a job out says where it
+-- was (`left`), and one that lets it in where it is now (`came`). `transitions` has what was told
+-- last: pieces, each by the number of its last transition. A piece is a packed list of that number,
+-- the time, the state and the reason, then of each job its id, task, state before, and failed
+-- attempts. Nothing here may stop a script: what another program has made of the key is left alone,
+-- and its transitions are lost.
 --- include script/tools, script/has
 
--- Where jobs were, how many transitions this script has told, and whether a watcher follows. Envelopes of jobs that are not stored yet.
+-- Where jobs were, how many transitions this script has told, and whether a watcher follows.
+-- Envelopes of jobs that are not stored yet.
 local was, told_of, is_marked, envelopes = {}, 0, nil, {}
 local is_over = { done = true, dead = true, cancelled = true, expired = true }
 
 -- How many pieces go at once, and how many this script has removed.
 local FORGOTTEN_AT_ONCE, forgotten = 200, 0
 
--- No watcher follows any more: what was told goes, a bounded number of pieces at a time, and the bit with the last.
+-- No watcher follows any more: what was told goes, a bounded number of pieces at a time, and the
+-- bit with the last.
 local function forget_transitions()
   local some = redis.pcall('ZRANGE', K.transitions, '0', ms(FORGOTTEN_AT_ONCE - 1))
   if not some.err then
@@ -49,7 +54,8 @@ local function task_of(envelope)
   return envelope and byte(envelope, 1) == 1 and string.sub(envelope, 3, 2 + (byte(envelope, 2) or 0)) or ''
 end
 
--- At most 200 of the jobs have come to this state. Numbers are given to all transitions; of those beyond what one script may tell nothing is stored.
+-- At most 200 of the jobs have come to this state. Numbers are given to all transitions; of those
+-- beyond what one script may tell nothing is stored.
 local function tell(ids, state, why)
   local bodies, attempts = call('HMGET', K.jobs, unpack(ids)), has('f') and redis.pcall('HMGET', K.attempts, unpack(ids)) or {}
   local piece, n = { '', ms(now), state, string.sub(why or '', 1, C.reason_told) }, 0

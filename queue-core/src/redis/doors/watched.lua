@@ -1,4 +1,5 @@
--- Who waits for the end of a job. `watched` has such jobs by the time at which the wait is over. The bit `w` tells of it.
+-- Who waits for the end of a job. `watched` has such jobs by the time at which the wait is over.
+-- The bit `w` tells of it.
 --- include script/tools, script/has, script/hint
 
 -- Jobs have ended: who waits for one of them hears of it.

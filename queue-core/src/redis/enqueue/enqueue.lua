@@ -17,7 +17,8 @@
 --     'x', n: jobs of a relay that are withheld, because a lane does not know what they need
 --     'G', group: that of the jobs that follow, but for 'r', 'q' and 'm'; '' for none
 --     'M', chain, cost: the same of their limits
--- Output: nothing when everything was stored, or else a digit per job, in the order of the parts, with the ids that these name.
+-- Output: nothing when everything was stored, or else a digit per job, in the order of the parts,
+-- with the ids that these name.
 --- include script/prelude
 --- include script/clock, script/bits, script/guard
 --- include enqueue/sequence

@@ -1,11 +1,10 @@
--- R12: stores jobs of made ids and normal priority, without rare features, that are ready now. `enqueue.lua` serves all others.
+-- R12: stores jobs of made ids and normal priority, without rare features, that are ready now.
+-- `enqueue.lua` serves all others.
 --
--- Inputs
---   ARGV[1] producer   its name
---   ARGV[2] seq        the number of the enqueue
---   ARGV[3] needs      the feature bits that the jobs need
---   pairs of id and envelope
--- Output: as that of `enqueue.lua`; or 0, and nothing is written: `enqueue.lua` is to be used. The queue lacks a bit that the jobs need, its jobs rise, or a watcher follows it.
+-- Inputs ARGV[1] producer its name ARGV[2] seq the number of the enqueue ARGV[3] needs the feature
+-- bits that the jobs need pairs of id and envelope Output: as that of `enqueue.lua`; or 0, and
+-- nothing is written: `enqueue.lua` is to be used. The queue lacks a bit that the jobs need, its
+-- jobs rise, or a watcher follows it.
 --- include script/prelude
 local head = call('HMGET', K.meta, 'schema', 'bits')
 local bits = head[2]

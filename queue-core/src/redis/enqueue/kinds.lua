@@ -18,7 +18,8 @@ local later = {}
 -- The group of the jobs that follow, and how many of each group come at the end of a part.
 local group, coming, chain, cost = nil, {}, nil, nil
 
--- Of an enqueue by a relay, groups of which a job was refused: those behind it are answered 7, so that none goes before it.
+-- Of an enqueue by a relay, groups of which a job was refused: those behind it are answered 7, so
+-- that none goes before it.
 local refused = {}
 
 -- Whether no further job of a group may be stored.
@@ -58,7 +59,8 @@ local function is_unrun(record)
   return state == 'cancelled' or state == 'expired'
 end
 
--- What a given id is answered that is known: 1 its job exists, 2 another one has that id. And the record that gives way to a new job.
+-- What a given id is answered that is known: 1 its job exists, 2 another one has that id. And the
+-- record that gives way to a new job.
 local function known_given(id, digest)
   local record = call('HGET', K.records, id)
   if is_unrun(record) then
@@ -112,8 +114,8 @@ end
 
 --- include enqueue/unique
 
--- Jobs of groups that are ready now, of made ids and without a key: so many times id, envelope, priority, group; `width` of 6: chain, cost, too. Gives how
--- many were stored.
+-- Jobs of groups that are ready now, of made ids and without a key: so many times id, envelope,
+-- priority, group; `width` of 6: chain, cost, too. Gives how many were stored.
 local function store_grouped(from, n, width)
   local bodies, places, ids, priorities, costs, stored = {}, {}, {}, {}, {}, 0
   coming = {}
@@ -152,7 +154,8 @@ local function store_grouped(from, n, width)
   return stored
 end
 
--- Jobs of a relay, of made ids and without a key: so many times id, envelope, priority, delay, time.
+-- Jobs of a relay, of made ids and without a key: so many times id, envelope, priority, delay,
+-- time.
 local function store_relayed(from, n)
   local ids = {}
   for at = 1, n do

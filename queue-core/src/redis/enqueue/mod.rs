@@ -1,4 +1,5 @@
-//! R12, an enqueue: the request as a call of its script, and the reading of what the script answers.
+//! R12, an enqueue: the request as a call of its script, and the reading of what the script
+//! answers.
 
 use std::{
     future::poll_fn,
@@ -96,10 +97,11 @@ impl Part {
 /// How long an enqueue waits to be confirmed.
 const CONFIRM: Duration = Duration::from_secs(2);
 
-/// Commands that wait until what their connection has seen is as safe as that. Their answers are read by
-/// [`confirmed`](crate::redis::values::confirmed).
+/// Commands that wait until what their connection has seen is as safe as that. Their answers are
+/// read by [`confirmed`](crate::redis::values::confirmed).
 ///
-/// They wait for half of the time that their caller has left at most, so that their answers come in time.
+/// They wait for half of the time that their caller has left at most, so that their answers come in
+/// time.
 fn confirm(confirm: &Confirm, until: Option<Instant>) -> Vec<Cmd> {
     let left = until.map_or(CONFIRM, |until| (until.saturating_duration_since(Instant::now()) / 2).min(CONFIRM));
     // Zero would be for ever.
@@ -136,8 +138,8 @@ pub(in crate::redis) async fn enqueue(broker: &RedisBroker, request: &Enqueue) -
     answers.ok_or_else(without_answer)
 }
 
-/// Sends a request, and then commands on the same connection. Of a relay, jobs that need a feature which a lane does not know are withheld: the others do not wait for
-/// them.
+/// Sends a request, and then commands on the same connection. Of a relay, jobs that need a feature
+/// which a lane does not know are withheld: the others do not wait for them.
 async fn send(broker: &RedisBroker, request: &Enqueue, full: bool, then: &[Cmd]) -> Result<(Value, Vec<Value>)> {
     let purpose = if then.is_empty() { Purpose::Requests } else { Purpose::Confirmed };
     let mut withheld = Bits::NONE;
@@ -167,7 +169,8 @@ pub(in crate::redis) async fn enqueue_confirmed(
 ) -> Result<(Vec<Enqueued>, Confirmed)> {
     bounded("jobs", request.jobs.len())?;
     let mut full = broker.known.full();
-    // A replay changes nothing, and is waited for like the write: `WAIT` counts what the connection has seen.
+    // A replay changes nothing, and is waited for like the write: `WAIT` counts what the connection
+    // has seen.
     let then = confirm(how, request.until);
     let (answers, then) = loop {
         let (answer, then) = send(broker, request, full, &then).await?;

@@ -1,5 +1,6 @@
--- Jobs with keys: 'u', n, then n times id, envelope, priority, delay or '', time or '', digest, key, for how long it is held ('e', 's', or
--- milliseconds), what becomes of a second job ('s' skip, 'r' replace, 'f' replace all but the payload, 'b' buffer one), and for how long at most later
+-- Jobs with keys: 'u', n, then n times id, envelope, priority, delay or '', time or '', digest,
+-- key, for how long it is held ('e', 's', or milliseconds), what becomes of a second job ('s' skip,
+-- 'r' replace, 'f' replace all but the payload, 'b' buffer one), and for how long at most later
 -- jobs may put one off, or ''.
 --- include doors/keys, script/first_due
 
@@ -74,8 +75,9 @@ local function store_held(id, envelope, priority, at, digest, key, hold)
   came({ id }, 'held')
 end
 
--- One job with a key. Gives its answer, and the job that this names: 0 it is stored, 1 and 2 as for a given id, 3 that one holds the key, 4 that one has
--- taken over, 5 that one is held, 6 that its group is full, 7 that one of its group before it was refused.
+-- One job with a key. Gives its answer, and the job that this names: 0 it is stored, 1 and 2 as for
+-- a given id, 3 that one holds the key, 4 that one has taken over, 5 that one is held, 6 that its
+-- group is full, 7 that one of its group before it was refused.
 local function store_unique(is_free, id, envelope, priority, delay, at, digest, key, hold, conflict, most)
   local known, record = nil, nil
   if byte(id) == 61 then -- '='
@@ -182,8 +184,9 @@ local function store_uniques(from, n)
   end_uniques()
 end
 
--- So many jobs with keys that are alike but for these: made ids and normal priority, ready now, without a group. Pairs of id and envelope, then the
--- keys. Usually each key is free, and all are stored in one piece.
+-- So many jobs with keys that are alike but for these: made ids and normal priority, ready now,
+-- without a group. Pairs of id and envelope, then the keys. Usually each key is free, and all are
+-- stored in one piece.
 local function store_keyed(from, n, hold, conflict)
   local keys_from = from + 2 * n
   local holders = call('HMGET', K.unique, unpack(ARGV, keys_from, keys_from + n - 1))

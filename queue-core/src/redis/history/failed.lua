@@ -1,5 +1,5 @@
--- Failures by fingerprint. Of each there is a packed list: first and last time, count, pattern, message, tasks and releases as pairs of a name and a
--- count, and ids of jobs.
+-- Failures by fingerprint. Of each there is a packed list: first and last time, count, pattern,
+-- message, tasks and releases as pairs of a name and a count, and ids of jobs.
 
 -- Adds counts by name. The names that were told come last; the first go.
 local function count_names(stored, told, most)

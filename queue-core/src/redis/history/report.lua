@@ -78,7 +78,8 @@ local function hour_of(seen)
   return whole(string.match(seen or '', '^%d+') or '')
 end
 
--- Takes the history of a task away that had no job for as long as hours are kept. At most one, so that this is short.
+-- Takes the history of a task away that had no job for as long as hours are kept. At most one, so
+-- that this is short.
 local function forget_one()
   local tasks = call('HKEYS', K.tasks)
   local seen = #tasks > 0 and call('HMGET', K.tasks, unpack(tasks)) or {}
@@ -117,7 +118,8 @@ local function place_of(task, repeats)
   return task
 end
 
--- A process that is new: those that were not heard of for long are forgotten, whenever there are so many more.
+-- A process that is new: those that were not heard of for long are forgotten, whenever there are so
+-- many more.
 local reporters = call('HLEN', K.reporters)
 if not known and reporters > 0 and reporters % 100 == 0 then
   local names = call('HKEYS', K.reporters)
@@ -132,7 +134,8 @@ if not known and reporters > 0 and reporters % 100 == 0 then
 end
 call('HSET', K.reporters, ARGV[1], ARGV[2] .. ':' .. ms(hour))
 
--- What is known of an outbox. A new one takes the place of the one that was not reported for the longest time.
+-- What is known of an outbox. A new one takes the place of the one that was not reported for the
+-- longest time.
 local function note_outbox(name, record)
   if call('HEXISTS', K.counters, name) == 0 then
     local stored, outboxes, oldest = call('HGETALL', K.counters), 0, nil

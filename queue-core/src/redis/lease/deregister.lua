@@ -1,4 +1,5 @@
--- A lane goes: all that is stored of it goes with it, and with the last lane of a worker what is stored of the worker. `knows` has how many lanes a worker has.
+-- A lane goes: all that is stored of it goes with it, and with the last lane of a worker what is
+-- stored of the worker. `knows` has how many lanes a worker has.
 --- include script/tools
 
 -- The worker of a lane: the first part of its name.

@@ -1,6 +1,6 @@
--- R6. ARGV: lane, last answered turn, lease; of one lane of a worker what that uses, but for the time; '1' if the lane leaves, with '' before
--- it if it says nothing.
--- Answers what was cancelled under the lane; with what the worker was asked, if there is anything.
+-- R6. ARGV: lane, last answered turn, lease; of one lane of a worker what that uses, but for the
+-- time; '1' if the lane leaves, with '' before it if it says nothing. Answers what was cancelled
+-- under the lane; with what the worker was asked, if there is anything.
 --- include script/prelude, script/clock, script/schema
 
 local entry = call('HGET', K.lanes, ARGV[1])

@@ -1,5 +1,7 @@
--- R7, second check. ARGV: pairs of a lane and the deadline that was seen. From here on every request of it is `Forgotten`. Of a fenced lane it is kept until when
--- its process may have lived, and until when it has: its last renewal. That is not known of a lane whose lease was written by another clock.
+-- R7, second check. ARGV: pairs of a lane and the deadline that was seen. From here on every
+-- request of it is `Forgotten`. Of a fenced lane it is kept until when its process may have lived,
+-- and until when it has: its last renewal. That is not known of a lane whose lease was written by
+-- another clock.
 --- include script/prelude, script/clock, script/schema, lease/duration, lease/deregister
 
 local answers, fenced = {}, {}

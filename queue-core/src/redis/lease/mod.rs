@@ -35,7 +35,8 @@ pub(in crate::redis) async fn register(broker: &RedisBroker, request: &Register)
         }
         Party::Producer => call.arg("p").arg(0),
     };
-    // First of all: a queue of which a key is broken is found by `doctor` too, if nobody has ever registered with it.
+    // First of all: a queue of which a key is broken is found by `doctor` too, if nobody has ever
+    // registered with it.
     broker.list_queue(&request.queue, request.until).await?;
     let answer = broker.servers.script_until(request.until, Purpose::Requests, &request.queue, &REGISTER, call).await?;
     let mut values = array(answer)?.into_iter();

@@ -1,13 +1,15 @@
--- R7, first check. ARGV: limit, how many are skipped. Answers: names and deadlines of lanes whose lease is over; how many are fenced; names, deadlines and
--- durations of lanes whose deadline lies further ahead than their lease is long; 1 if more lanes follow, else 0.
+-- R7, first check. ARGV: limit, how many are skipped. Answers: names and deadlines of lanes whose
+-- lease is over; how many are fenced; names, deadlines and durations of lanes whose deadline lies
+-- further ahead than their lease is long; 1 if more lanes follow, else 0.
 --- include script/prelude, script/clock, lease/duration
 
 local expired = call('ZRANGEBYSCORE', K.leases, '-inf', ms(now), 'WITHSCORES', 'LIMIT', ARGV[2], ARGV[1])
 for i = 2, #expired, 2 do
   expired[i] = ms(whole(expired[i]))
 end
--- While the clock is right and all leases are equally long, no lane lies beyond the shortest duration. The farthest come first: lanes with
--- longer leases, which are alive, hide none that lies beyond the longest duration.
+-- While the clock is right and all leases are equally long, no lane lies beyond the shortest
+-- duration. The farthest come first: lanes with longer leases, which are alive, hide none that lies
+-- beyond the longest duration.
 local ahead, more, shortest = {}, #expired == 2 * ARGV[1], call('ZRANGE', K.durations, 0, 0, 'WITHSCORES')[2]
 if shortest then
   local from, to = '(' .. ms(FOREVER), '(' .. ms(now + whole(shortest))

@@ -1,5 +1,7 @@
--- R7, sweep. ARGV: most crashes, window, delay, how many tasks have a number of their own, their names and numbers, then triples of an id, its receipt, and `+RAN` if it is charged a crash after a run of at
--- most so many milliseconds, '0' if it goes free, 'f' if it does because its process lives, whose lane was forgotten. The jobs of a lane that has left go free.
+-- R7, sweep. ARGV: most crashes, window, delay, how many tasks have a number of their own, their
+-- names and numbers, then triples of an id, its receipt, and `+RAN` if it is charged a crash after
+-- a run of at most so many milliseconds, '0' if it goes free, 'f' if it does because its process
+-- lives, whose lane was forgotten. The jobs of a lane that has left go free.
 --- include script/prelude, script/clock, script/bits, doors/settle, doors/end, doors/back
 
 local returned, charged, buried, forgotten, freed, retried, stopped = {}, {}, {}, 0, 0, 0, 0

@@ -1,5 +1,6 @@
--- R1. ARGV: process, nonce, kind ('w' or 'p'), lease, the feature bits that a lane knows, the record of its worker but for
--- the time, its release or ''; 'lost' if a lane of it was forgotten whose lease stood.
+-- R1. ARGV: process, nonce, kind ('w' or 'p'), lease, the feature bits that a lane knows, the
+-- record of its worker but for the time, its release or ''; 'lost' if a lane of it was forgotten
+-- whose lease stood.
 --- include script/prelude, script/clock, script/bits, script/recount_bits
 
 if not head[1] then

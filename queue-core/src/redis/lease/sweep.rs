@@ -24,7 +24,8 @@ struct Held {
     receipt: Vec<u8>,
     process: String,
     claim: u64,
-    /// Of one whose lane is fenced: until when its process may have lived, and when it renewed the lease last.
+    /// Of one whose lane is fenced: until when its process may have lived, and when it renewed the
+    /// lease last.
     fenced: Option<(u64, u64)>,
     suspect: bool,
 }
@@ -35,14 +36,15 @@ impl Held {
         self.fenced.map_or(0, |(until, _)| until.saturating_sub(self.claim))
     }
 
-    /// Whether its process lived for longer in this run than it may have in the one that it crashed in.
+    /// Whether its process lived for longer in this run than it may have in the one that it crashed
+    /// in.
     fn outlived(&self, ran: u64) -> bool {
         self.fenced.is_some_and(|(_, renewed)| renewed.saturating_sub(self.claim) > ran)
     }
 }
 
-/// R7. The jobs of the fenced lanes of one process are judged together; those that go free go first, so that a reclaimer that
-/// comes after a half-done sweep judges the same.
+/// R7. The jobs of the fenced lanes of one process are judged together; those that go free go
+/// first, so that a reclaimer that comes after a half-done sweep judges the same.
 pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
     let mut reclaimed = Reclaimed::default();
     let mut lanes = array(broker.read(queue, &broker.keys.on("HGETALL", queue, Kind::Fenced)).await?)?.into_iter();
@@ -62,7 +64,8 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, rule: &Cr
     let (mut held, complete) = scan(broker, queue, &fenced).await?;
     mark_suspects(broker, queue, &mut held).await?;
     let with_suspects: HashSet<String> = held.iter().filter(|job| job.suspect).map(|job| job.process.clone()).collect();
-    // A suspect that another lane of the process holds, whose own lease still stands, clears its neighbours as well.
+    // A suspect that another lane of the process holds, whose own lease still stands, clears its
+    // neighbours as well.
     held.retain(|job| job.fenced.is_some());
     let living = if held.is_empty() { HashSet::new() } else { living(broker, queue).await? };
     let is_charged = |job: &Held| !living.contains(&job.process) && (job.suspect || !with_suspects.contains(&job.process));
@@ -104,7 +107,8 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, rule: &Cr
     Ok(reclaimed)
 }
 
-/// The jobs that processes with fenced lanes hold; the second half says whether the scan came to its end.
+/// The jobs that processes with fenced lanes hold; the second half says whether the scan came to
+/// its end.
 async fn scan(broker: &RedisBroker, queue: &str, fenced: &HashMap<String, (u64, u64)>) -> Result<(Vec<Held>, bool)> {
     let dying: HashSet<String> = fenced.keys().map(|name| PartyName::new(name.as_str()).process().to_owned()).collect();
     let mut held: HashMap<Vec<u8>, Held> = HashMap::new();
@@ -131,8 +135,8 @@ async fn scan(broker: &RedisBroker, queue: &str, fenced: &HashMap<String, (u64, 
     }
 }
 
-/// The processes with a lane whose lease stands. One of them that has a fenced lane has not died: the broker had forgotten that
-/// lane, and the process goes on under other names.
+/// The processes with a lane whose lease stands. One of them that has a fenced lane has not died:
+/// the broker had forgotten that lane, and the process goes on under other names.
 async fn living(broker: &RedisBroker, queue: &str) -> Result<HashSet<String>> {
     let lanes = array(broker.script(queue, &ALIVE, ALIVE.call(&broker.keys, queue)).await?)?;
     Ok(lanes.into_iter().filter_map(|lane| text(lane).ok()).map(|lane| PartyName::new(lane).process().to_owned()).collect())

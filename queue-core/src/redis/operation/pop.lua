@@ -14,7 +14,8 @@ local function enqueued_at(envelope)
   return time
 end
 
--- Sorts the ids at the head of a list: those that go, and those that are too new, or have failed since. An id under a tombstone, or of a job that is elsewhere, has no other place here.
+-- Sorts the ids at the head of a list: those that go, and those that are too new, or have failed
+-- since. An id under a tombstone, or of a job that is elsewhere, has no other place here.
 local function sorted(ids, list, upto)
   local gone, stay = {}, {}
   local bodies, errors = call('HMGET', K.jobs, unpack(ids)), has('f') and call('HMGET', K.errors, unpack(ids)) or {}

@@ -1,5 +1,7 @@
--- Operations: what people do to all jobs that match, step by step. `operations` has of each, by its id, three lines: words (kind, state, step, when it was started, stepped and has
--- ended, how many jobs there were, were looked at, changed, skipped and failed, runner, position), what was said of it, and why it has failed.
+-- Operations: what people do to all jobs that match, step by step. `operations` has of each, by its
+-- id, three lines: words (kind, state, step, when it was started, stepped and has ended, how many
+-- jobs there were, were looked at, changed, skipped and failed, runner, position), what was said of
+-- it, and why it has failed.
 
 local function operation_of(id)
   local stored = call('HGET', K.operations, id) or ''

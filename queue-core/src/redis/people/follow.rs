@@ -38,7 +38,8 @@ pub(in crate::redis) async fn transitions(broker: &RedisBroker, queue: &str, aft
     call.arg(after).arg(asked);
     let mut values = array(broker.script(queue, &TRANSITIONS, call).await?)?.into_iter();
     let (last, life) = (number(next(&mut values)?)?, text(next(&mut values)?)?);
-    // All that came is kept, even if it is more than the limit: else it would come again, and the answer is bounded by what a queue keeps.
+    // All that came is kept, even if it is more than the limit: else it would come again, and the
+    // answer is bounded by what a queue keeps.
     let (mut told, is_all) = (Vec::new(), values.len() < asked);
     for piece in values {
         told.extend(piece_of(&bytes(piece)?));

@@ -45,7 +45,8 @@ pub(in crate::redis) use self::{
     workers::{ask_worker, worker_records, workers},
 };
 
-/// Each script takes ids, that of a cancel behind its reason, and answers for each: 0 not changed, 1 changed, 2 changed while active.
+/// Each script takes ids, that of a cancel behind its reason, and answers for each: 0 not changed,
+/// 1 changed, 2 changed while active.
 pub(in crate::redis) async fn change(
     broker: &RedisBroker,
     queue: &str,
@@ -74,7 +75,8 @@ pub(in crate::redis) async fn change(
     answers.into_iter().map(changed).collect()
 }
 
-/// In parts: their envelopes are read before, because an expiry would let a job expire again. The script compares the envelopes before it writes.
+/// In parts: their envelopes are read before, because an expiry would let a job expire again. The
+/// script compares the envelopes before it writes.
 async fn requeue(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<Changed>> {
     let mut all = Vec::with_capacity(ids.len());
     for ids in ids.chunks(REQUEUED_AT_ONCE) {
@@ -93,7 +95,8 @@ async fn requeue(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec
 /// The answer of a requeue whose job has another envelope than the one that was read.
 const READ_AGAIN: i64 = 3;
 
-/// A job that was requeued, edited and ended between the reading and the writing of its envelope is read again.
+/// A job that was requeued, edited and ended between the reading and the writing of its envelope is
+/// read again.
 async fn requeue_one(broker: &RedisBroker, queue: &str, id: &JobId) -> Result<Changed> {
     loop {
         let mut call = REQUEUE.call(&broker.keys, queue);
@@ -105,7 +108,8 @@ async fn requeue_one(broker: &RedisBroker, queue: &str, id: &JobId) -> Result<Ch
     }
 }
 
-/// Ids, the envelope of each without its expiry, or nothing if it has none, and then also the envelope as it was read.
+/// Ids, the envelope of each without its expiry, or nothing if it has none, and then also the
+/// envelope as it was read.
 pub(in crate::redis) async fn requeue_arguments(broker: &RedisBroker, queue: &str, ids: &[JobId], call: &mut redis::Cmd) -> Result<()> {
     let mut read = broker.keys.on("HMGET", queue, Kind::Jobs);
     for id in ids {
@@ -258,8 +262,10 @@ fn listed(mut jobs: Vec<StoredJob>, states: &[JobState]) -> Vec<StoredJob> {
     jobs.into_iter().map(StoredJob::listed).collect()
 }
 
-/// The three states of jobs that ended share a list, and a set of those that are kept for a time unlike that of the list. A line whose job was removed, or whose id has ended once more, stays there until
-/// its time is over; it is known by its time, if it has one, which is not that of the record.
+/// The three states of jobs that ended share a list, and a set of those that are kept for a time
+/// unlike that of the list. A line whose job was removed, or whose id has ended once more, stays
+/// there until its time is over; it is known by its time, if it has one, which is not that of the
+/// record.
 async fn ended(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
     let mut command = broker.keys.on("LRANGE", queue, Kind::Ended);
     let mut lines = range(broker, queue, between(&mut command, offset, limit)).await?;
@@ -294,7 +300,8 @@ async fn ended_jobs(broker: &RedisBroker, queue: &str, lines: &[Vec<u8>]) -> Res
     Ok(ended_told(lines, records)?.into_iter().map(|(_, job)| job).collect())
 }
 
-/// The jobs of lines that their records say to be those, and which line, of those with an id, is that of the job.
+/// The jobs of lines that their records say to be those, and which line, of those with an id, is
+/// that of the job.
 fn ended_told(lines: &[Vec<u8>], records: Vec<Value>) -> Result<Vec<(usize, StoredJob)>> {
     let (mut jobs, mut seen) = (Vec::new(), HashSet::new());
     let known = lines.iter().map(|line| until_and_id(line)).filter_map(|(until, id)| Some((JobId::from_bytes(id).ok()?, until)));
@@ -351,7 +358,8 @@ async fn range(broker: &RedisBroker, queue: &str, command: &redis::Cmd) -> Resul
     array(broker.read(queue, command).await?)?.into_iter().map(bytes).collect()
 }
 
-/// Some places of the lists of `ready`, and the ids of those that are no gap: an id that was cancelled keeps its place, under a tombstone.
+/// Some places of the lists of `ready`, and the ids of those that are no gap: an id that was
+/// cancelled keeps its place, under a tombstone.
 async fn ready(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Ids> {
     let (mut skip, mut passed, mut ids) = (offset, 0, Vec::new());
     for list in READY {
@@ -408,7 +416,8 @@ async fn sorted(broker: &RedisBroker, queue: &str, kind: Kind, offset: u64, limi
     Ok(page(ids, offset, limit))
 }
 
-/// Active jobs have no order but that of a scan; there are no more of them than slots in all workers.
+/// Active jobs have no order but that of a scan; there are no more of them than slots in all
+/// workers.
 async fn active(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Ids> {
     let mut ids = range(broker, queue, &broker.keys.on("HKEYS", queue, Kind::Active)).await?;
     ids.sort_unstable();

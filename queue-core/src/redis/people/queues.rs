@@ -30,7 +30,8 @@ pub(in crate::redis) async fn registered(broker: &RedisBroker) -> Result<Vec<Str
 }
 
 impl RedisBroker {
-    /// Writes a queue into the registry, which lies in a slot of its own. On a Redis that is full a worker does without.
+    /// Writes a queue into the registry, which lies in a slot of its own. On a Redis that is full a
+    /// worker does without.
     pub(in crate::redis) async fn list_queue(&self, queue: &str, until: Option<Instant>) -> Result<()> {
         let registry = self.keys.queues();
         let ask = redis::cmd("SISMEMBER").arg(&registry).arg(queue).clone();

@@ -94,7 +94,8 @@ pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<Stored
         _ => record.note = Some(note).filter(|note| !note.is_empty()),
     }
     record.result = Some(bytes(next(&mut values)?)?).filter(|result| !result.is_empty());
-    // Until when it is kept, or stays parked. An answer of an older script, in a corpus, ends earlier.
+    // Until when it is kept, or stays parked. An answer of an older script, in a corpus, ends
+    // earlier.
     let until = values.next();
     if let (Some(unreadable), Some(until)) = (&mut record.unreadable, until) {
         unreadable.until_ms = words(until)?.parse().unwrap_or_default();

@@ -1,7 +1,9 @@
--- Some jobs of one place. ARGV: which key, how many, and which order:
---   'behind', and the score and the member behind which they are, or neither: members of a sorted set in its order, also where the one behind which they are is gone meanwhile.
+-- Some jobs of one place. ARGV: which key, how many, and which order: 'behind', and the score and
+-- the member behind which they are, or neither: members of a sorted set in its order, also where
+-- the one behind which they are is gone meanwhile.
 --     Answers: member, score, member, score.
---   'met', a cursor, the life of the server that has given it, and the states that are wanted: in the order of this server, in which no job that stays is passed over, wherever it goes
+--   'met', a cursor, the life of the server that has given it, and the states that are wanted: in
+--   the order of this server, in which no job that stays is passed over, wherever it goes
 --     within the place. Answers: the cursor behind them ('0': that was all), the life of this server, how many were looked at, and pairs of an id and what `shown` gives.
 --- include script/prelude, script/life, people/shown
 
@@ -9,7 +11,8 @@ local HASHES = { jobs = K.jobs, active = K.active, held = K.held, records = K.re
 local SETS = { scheduled = K.scheduled, retry = K.retry, dead = K.dead, parked = K.parked, line = K.line, lapsing = K.lapsing, holds = K.holds }
 local place, limit, order = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
--- Whether one member comes behind another of its score: a server compares their bytes, Lua would compare letters of a language.
+-- Whether one member comes behind another of its score: a server compares their bytes, Lua would
+-- compare letters of a language.
 local function is_behind(one, other)
   for at = 1, math.min(#one, #other) do
     local a, b = byte(one, at), byte(other, at)
@@ -44,13 +47,15 @@ local function id_of(field, value)
   return place == 'parked' and (string.match(field, '%z(.*)$') or '') or field
 end
 
--- In small pieces, the first of four: each brings its jobs with their results, also those that are not wanted. A table from which most jobs have gone gives few a piece.
+-- In small pieces, the first of four: each brings its jobs with their results, also those that are
+-- not wanted. A table from which most jobs have gone gives few a piece.
 local function met(cursor, given_by)
   local is_wanted, alive, looked, size, pieces = {}, life(), 0, 0, 0
   for at = 6, #ARGV do
     is_wanted[ARGV[at]] = true
   end
-  -- A cursor means nothing to another server. Where INFO is denied no server is known, and each is taken for the same one: a scan that began anew at each step would never end.
+  -- A cursor means nothing to another server. Where INFO is denied no server is known, and each is
+  -- taken for the same one: a scan that began anew at each step would never end.
   cursor = given_by == alive and cursor or '0'
   local answer, command = { '0', alive, 0 }, HASHES[place] and 'HSCAN' or 'ZSCAN'
   repeat

@@ -1,5 +1,5 @@
-//! Steps through the jobs of some states. A queue has *places*, which are read one after the other. Within one, a step begins behind the last job that the step
-//! before has looked at:
+//! Steps through the jobs of some states. A queue has *places*, which are read one after the other.
+//! Within one, a step begins behind the last job that the step before has looked at:
 //!
 //! | place | how that is found again |
 //! |---|---|
@@ -7,10 +7,13 @@
 //! | a hash, which is small | by its bytes |
 //! | lists | by looking for it and the one before it from where they were towards the head. Ids come in and leave at the ends of a list alone: where the two do not stand together any more, the last has gone with all before it, though it may have come back at an end |
 //!
-//! A list is searched in windows, and each is one command that also brings what is behind, so that nothing moves between the two.
+//! A list is searched in windows, and each is one command that also brings what is behind, so that
+//! nothing moves between the two.
 //!
-//! A scan that meets the jobs that move reads its places by cursors of the server (`HSCAN`, `ZSCAN`): they pass over nothing that stays in the place, wherever in it. A cursor means nothing
-//! to another server: there the place is read again from its start. A scan by a tag goes by the ids in the index of tags.
+//! A scan that meets the jobs that move reads its places by cursors of the server (`HSCAN`,
+//! `ZSCAN`): they pass over nothing that stays in the place, wherever in it. A cursor means nothing
+//! to another server: there the place is read again from its start. A scan by a tag goes by the ids
+//! in the index of tags.
 //!
 //! A step ends before its limit where a mebibyte of jobs was read.
 
@@ -32,7 +35,8 @@ use crate::{
     },
 };
 
-/// How far a list is searched at once, and how much of it is looked at twice, as jobs may have come back to the head meanwhile.
+/// How far a list is searched at once, and how much of it is looked at twice, as jobs may have come
+/// back to the head meanwhile.
 const WINDOW: u64 = 4_000;
 const AGAIN: u64 = 500;
 
@@ -73,7 +77,8 @@ const PLACES: [(Where, &[JobState]); 14] = [
     (Where::Set(Kind::Lapsing), &[JobState::Done, JobState::Cancelled, JobState::Expired]),
 ];
 
-/// The places of a scan that meets the jobs that move. Those come first from which a job may come to a later one: a job that goes the other way has failed or ended since.
+/// The places of a scan that meets the jobs that move. Those come first from which a job may come
+/// to a later one: a job that goes the other way has failed or ended since.
 const MET: [(&str, &[JobState]); 7] = [
     ("dead", &[JobState::Dead]),
     ("records", &[JobState::Done, JobState::Cancelled, JobState::Expired]),
@@ -156,7 +161,8 @@ fn places_met(request: &Scan) -> Vec<&'static str> {
     MET.into_iter().filter(|(_, has)| has.iter().any(|state| request.states.contains(state))).map(|(place, _)| place).collect()
 }
 
-/// Jobs in the order of this server. A place has its name, a cursor, and the life of the server that has given it.
+/// Jobs in the order of this server. A place has its name, a cursor, and the life of the server
+/// that has given it.
 async fn met(broker: &RedisBroker, request: &Scan, limit: usize) -> Result<Scanned> {
     let places = places_met(request);
     let Some(bytes) = &request.after else { return Ok(met_at(broker, request, limit, &places, (0, 0, "")).await?.0) };
@@ -220,8 +226,9 @@ async fn part(broker: &RedisBroker, queue: &str, at: Where, last: Option<&Last>,
     }
 }
 
-/// Jobs that have a tag, by the index of tags. A place is the id of the last one; of a scan that meets the jobs that move it has the life of the server, too: another one may lack what was
-/// done to the jobs before it.
+/// Jobs that have a tag, by the index of tags. A place is the id of the last one; of a scan that
+/// meets the jobs that move it has the life of the server, too: another one may lack what was done
+/// to the jobs before it.
 async fn tagged(broker: &RedisBroker, request: &Scan, name: &str, value: &str, limit: usize) -> Result<Scanned> {
     let movers = request.includes_moved;
     let last = request.after.as_deref().map(|place| match movers {
@@ -256,7 +263,8 @@ async fn tagged(broker: &RedisBroker, request: &Scan, name: &str, value: &str, l
     Ok(Scanned { of: (last.is_none() && request.counts).then_some(of), ..Scanned::new(jobs, next).with_examined(members.len() as u64) })
 }
 
-/// The jobs of elements, those in other states left out, and the element of each. Besides the last element that was looked at, if these were too large to look at all.
+/// The jobs of elements, those in other states left out, and the element of each. Besides the last
+/// element that was looked at, if these were too large to look at all.
 async fn jobs_of(
     broker: &RedisBroker,
     queue: &str,
@@ -346,7 +354,8 @@ fn before(window: &[Vec<u8>], at: usize) -> Option<&[u8]> {
     Some(&**window.get(at.checked_sub(1)?)?)
 }
 
-/// Elements of a window from this one on, as many as there is room for. The window begins at an index of the list.
+/// Elements of a window from this one on, as many as there is room for. The window begins at an
+/// index of the list.
 fn of_list(window: &[Vec<u8>], from: u64, begin: usize, room: usize) -> Part {
     let end = window.len().min(begin + room);
     let at = |at: usize| Last::at(from + at as u64, window[at].clone(), before(window, at).map(<[u8]>::to_vec));

@@ -1,6 +1,7 @@
--- Everything about a job: false, or state, envelope, priority, attempts, crashes, snoozes, time, receipt, failures, reason or note or the name under
--- which it is parked, result, until when it is kept, or parked if releases cannot read it, what is noted of its key and of its group, when it rises, and how
--- often and when last it was returned.
+-- Everything about a job: false, or state, envelope, priority, attempts, crashes, snoozes, time,
+-- receipt, failures, reason or note or the name under which it is parked, result, until when it is
+-- kept, or parked if releases cannot read it, what is noted of its key and of its group, when it
+-- rises, and how often and when last it was returned.
 
 -- How many bytes it has of what grows: envelope, errors and result.
 local function bytes_of(job)

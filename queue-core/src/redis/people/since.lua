@@ -1,7 +1,8 @@
 -- How long ago a job could start.
 --- include doors/groups
 
--- The options of an envelope: its map without the payload, which comes first. The server's decoder knows no binary values.
+-- The options of an envelope: its map without the payload, which comes first. The server's decoder
+-- knows no binary values.
 local function options(envelope, first)
   local fields, marker = byte(envelope, first) or 0, byte(envelope, first + 3)
   local bytes = marker and 2 ^ (marker - 196)
@@ -15,7 +16,8 @@ local function options(envelope, first)
   return unpacked(string.char(fields - 1) .. string.sub(envelope, first + 4 + bytes + length)) or {}
 end
 
--- Since when a job of a list, or of the line of a group, could start. Nothing if that is not known: it is gone, it waited for another time meanwhile, or its task repeats.
+-- Since when a job of a list, or of the line of a group, could start. Nothing if that is not known:
+-- it is gone, it waited for another time meanwhile, or its task repeats.
 local function since_of(id, list)
   local envelope = call('HGET', K.jobs, id)
   if
@@ -36,7 +38,8 @@ local function since_of(id, list)
   return math.max(since + whole(map.d or 0), whole(map.t or 0))
 end
 
--- How many more chains one script looks at, beside the first of each priority of a group. Nothing: it has not been asked whether there are any.
+-- How many more chains one script looks at, beside the first of each priority of a group. Nothing:
+-- it has not been asked whether there are any.
 local more_chains = nil
 
 local function chain_of(member)
@@ -44,7 +47,8 @@ local function chain_of(member)
   return chain
 end
 
--- Since when the oldest ready job of a group could start: of each priority the first jobs of its first chains are looked at.
+-- Since when the oldest ready job of a group could start: of each priority the first jobs of its
+-- first chains are looked at.
 local function oldest_of(group)
   local oldest = nil
   for digit = 0, 3 do

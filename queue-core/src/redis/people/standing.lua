@@ -50,7 +50,8 @@ for list = 0, 3 do
 end
 plain = plain + up_to(NO_GROUP, '3')
 
--- Chains of a priority are served in rotation: of the own one alone it is known which jobs come later.
+-- Chains of a priority are served in rotation: of the own one alone it is known which jobs come
+-- later.
 local function before_in_group(member)
   local group, _, is_suspect, chain, digit = parts_of(member)
   if is_suspect then

@@ -1,5 +1,6 @@
--- What the jobs of schedules leave when they end. `ticked` holds of each that has not ended `RUN:SCHEDULE`, or `RUN!SCHEDULE` if it is to be
--- cancelled at its ending. The bit `s` tells of it. See `ScheduleState::ended`.
+-- What the jobs of schedules leave when they end. `ticked` holds of each that has not ended
+-- `RUN:SCHEDULE`, or `RUN!SCHEDULE` if it is to be cancelled at its ending. The bit `s` tells of
+-- it. See `ScheduleState::ended`.
 --- include script/tools, script/hint, script/has
 
 -- Jobs that have ended and were to be cancelled: their lane need not hear of it any more.

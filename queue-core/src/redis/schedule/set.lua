@@ -98,7 +98,8 @@ if #stored > 0 then
   count('enqueued', #stored)
 end
 
--- A job that waits is cancelled now, one that runs at its ending: it keeps its receipt until then, and its lane hears of it.
+-- A job that waits is cancelled now, one that runs at its ending: it keeps its receipt until then,
+-- and its lane hears of it.
 local function stop(id)
   local entry, receipt = call('HGET', K.ticked, id), call('HGET', K.active, id)
   if not entry then

@@ -1,5 +1,6 @@
--- The feature bits of a queue, a letter each: what is out of the ordinary in it. `meta` holds them, and beside them the time at which
--- the next job is due. A bit that is absent says that the keys behind it do not exist. Absent or unreadable bits mean all of them.
+-- The feature bits of a queue, a letter each: what is out of the ordinary in it. `meta` holds them,
+-- and beside them the time at which the next job is due. A bit that is absent says that the keys
+-- behind it do not exist. Absent or unreadable bits mean all of them.
 
 local head = call('HMGET', K.meta, 'schema', 'bits', 'due', 'claim', 'paused')
 if head[1] and head[1] ~= C.schema then

@@ -1,5 +1,5 @@
-//! Feature bits: what is out of the ordinary in a queue. `meta` holds them as letters. A script that lacks one of a queue's bits
-//! changes nothing in it.
+//! Feature bits: what is out of the ordinary in a queue. `meta` holds them as letters. A script
+//! that lacks one of a queue's bits changes nothing in it.
 
 use std::fmt;
 
@@ -179,7 +179,8 @@ impl fmt::Debug for Bits {
 /// The rare features that a queue may have whose turns go by `turn_plain.lua`.
 pub(in crate::redis) const PLAIN_TURN: Bits = Bits::of(&[Bit::Large, Bit::Failed]);
 
-/// The features that a queue may have whose enqueues go by `enqueue_plain.lua`: all but aging and followed transitions. None of them changes how a job is stored that is ready now.
+/// The features that a queue may have whose enqueues go by `enqueue_plain.lua`: all but aging and
+/// followed transitions. None of them changes how a job is stored that is ready now.
 pub(in crate::redis) const PLAIN_ENQUEUE: Bits = Bits(Bits::ALL.0 & !Bits::of(&[Bit::Aging, Bit::Followed]).0);
 
 #[cfg(test)]

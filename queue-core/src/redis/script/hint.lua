@@ -1,8 +1,8 @@
 -- Whoever includes this includes the clock first, if it is to be the same for the whole script.
 --- include script/clock
 
--- Tells idle workers of work now, or of a job that is due earlier than all others. Of work now it tells since when, in
--- microseconds: who has looked later knows of it.
+-- Tells idle workers of work now, or of a job that is due earlier than all others. Of work now it
+-- tells since when, in microseconds: who has looked later knows of it.
 local function hint(at)
   -- It may be lost, so a user without the right to publish is no reason to stop half-way.
   redis.pcall('SPUBLISH', string.sub(K.meta, 1, -5) .. 'hint', at and ms(at) or '@' .. ms(micros))
@@ -23,7 +23,8 @@ local function hint_progress(id)
   redis.pcall('SPUBLISH', string.sub(K.meta, 1, -5) .. 'hint', '%' .. id)
 end
 
--- Tells workers that a program watches a job: they bring the results of jobs that are not kept. Or that jobs that run were cancelled: they send a heartbeat at once.
+-- Tells workers that a program watches a job: they bring the results of jobs that are not kept. Or
+-- that jobs that run were cancelled: they send a heartbeat at once.
 local function hint_watch()
   redis.pcall('SPUBLISH', string.sub(K.meta, 1, -5) .. 'hint', '&')
 end

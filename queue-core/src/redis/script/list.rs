@@ -26,7 +26,8 @@ use crate::{
 /// How long the record of a job is kept that has ended without being run: a day.
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
-/// A scan that goes through the jobs in the order of the server asks for this many at a time, and for as many pieces at most. Its caller asks for 500 jobs at most, which are 20 pieces: the
+/// A scan that goes through the jobs in the order of the server asks for this many at a time, and
+/// for as many pieces at most. Its caller asks for 500 jobs at most, which are 20 pieces: the
 /// script takes the other pieces where a large table has few jobs left.
 const SCANNED_AT_ONCE: u64 = 25;
 const SCANNED_PIECES: u64 = 40;
@@ -100,7 +101,8 @@ pub(super) fn constants() -> [(&'static str, String); 72] {
         ("limit_rules", LIMIT_RULES.to_string()),
         ("limit_step", LIMIT_STEP.to_string()),
         ("claim_steps", CLAIM_STEPS.to_string()),
-        // The keys of a limit have 16 bytes, six of them its name: they come before the name and so many of the largest.
+        // The keys of a limit have 16 bytes, six of them its name: they come before the name and so
+        // many of the largest.
         ("last_key", format!("'{}'", "\\255".repeat(11))),
         ("chains_counted", CHAINS_COUNTED.to_string()),
         ("longest_closed", LONGEST_CLOSED.as_millis().to_string()),
@@ -315,8 +317,9 @@ macro_rules! scripts {
     };
 }
 
-// Name, file, flags, and the verbs that run the script: `docs/acl` allows their callers its commands.
-// Whatever finishes, heartbeats or reclaims works on a Redis that is full, and so does all that makes room. A history grows, and can wait.
+// Name, file, flags, and the verbs that run the script: `docs/acl` allows their callers its
+// commands. Whatever finishes, heartbeats or reclaims works on a Redis that is full, and so does
+// all that makes room. A history grows, and can wait.
 scripts! {
     TURN: "turn/turn", "flags=allow-oom", [turn];
     TURN_PLAIN: "turn/turn_plain", "flags=allow-oom", [turn];

@@ -41,13 +41,15 @@ impl Script {
         self.complete(Cmd::new(), keys, queue)
     }
 
-    /// A call that is to have so many arguments of so many bytes in all: it is written without being moved.
+    /// A call that is to have so many arguments of so many bytes in all: it is written without
+    /// being moved.
     pub(in crate::redis) fn call_with(&self, keys: &Keys, queue: &str, arguments: usize, bytes: usize) -> Cmd {
         let command = Cmd::with_capacity(3 + self.keys.len() + arguments, 64 + self.keys.len() * BYTES_OF_A_KEY + bytes);
         self.complete(command, keys, queue)
     }
 
-    /// The same call with the text, for a server that does not have it: the arguments are taken over.
+    /// The same call with the text, for a server that does not have it: the arguments are taken
+    /// over.
     pub(in crate::redis) fn with_body(&self, call: &Cmd) -> Cmd {
         let mut command = redis::cmd(if self.only_reads { "EVAL_RO" } else { "EVAL" });
         command.arg(&self.body);
@@ -108,7 +110,8 @@ mod tests {
         }
     }
 
-    /// A fragment that calls a function has to include the one that defines it: Lua would find that out at the call alone.
+    /// A fragment that calls a function has to include the one that defines it: Lua would find that
+    /// out at the call alone.
     #[test]
     fn every_function_that_a_script_calls_is_in_it() {
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -126,8 +129,8 @@ mod tests {
         }
     }
 
-    /// The commands that a script may call, as access-control files write them. Of those, the server
-    /// refuses changes to a script that only reads.
+    /// The commands that a script may call, as access-control files write them. Of those, the
+    /// server refuses changes to a script that only reads.
     fn commands(script: &Script) -> BTreeSet<String> {
         const CHANGES: [&str; 16] = [
             "hdel", "hincrby", "hset", "lpop", "lpush", "lset", "ltrim", "renamenx", "rpush", "sadd", "spublish", "srem", "xadd", "xtrim",
@@ -198,7 +201,8 @@ mod tests {
         assert_eq!([TURN_PLAIN.keys.len(), ENQUEUE_PLAIN.keys.len()], [10, 5]);
     }
 
-    /// What most queues do not have is written by one helper, which sets the bit first, or in the doors.
+    /// What most queues do not have is written by one helper, which sets the bit first, or in the
+    /// doors.
     #[test]
     fn rare_keys_are_written_behind_their_bits() {
         let rare = [
@@ -224,7 +228,8 @@ mod tests {
         }
     }
 
-    /// A script that reads all of a key would hold up the server as the key grows: what may grow without bound is read by pages.
+    /// A script that reads all of a key would hold up the server as the key grows: what may grow
+    /// without bound is read by pages.
     #[test]
     fn only_bounded_keys_are_read_whole() {
         // Which fragment reads which key, and what bounds it.
@@ -280,7 +285,8 @@ mod tests {
         }
     }
 
-    /// No job changes its place but through a door. A plain turn has checked that the doors have nothing else to do.
+    /// No job changes its place but through a door. A plain turn has checked that the doors have
+    /// nothing else to do.
     #[test]
     fn jobs_change_places_in_the_doors_alone() {
         let writes = ["HSET", "HDEL", "ZADD", "ZREM", "LPUSH", "RPUSH", "LPOP", "LTRIM", "LSET"];

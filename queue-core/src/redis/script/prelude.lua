@@ -1,5 +1,5 @@
--- What every script begins with. K and a kind (`jobs`, `meta`) stand for the key of that kind, C and a name for a number or a text that
--- the library in Rust has as well.
+-- What every script begins with. K and a kind (`jobs`, `meta`) stand for the key of that kind, C
+-- and a name for a number or a text that the library in Rust has as well.
 
 local call = redis.call
 local unpack, byte = unpack, string.byte
@@ -7,8 +7,9 @@ local unpack, byte = unpack, string.byte
 -- Many elements are given to a command in pieces of this size: Lua cannot unpack more than about 8000.
 local PIECE = 1000
 
--- A small hash is a list to Redis, searched from its head for each of hundreds of jobs. A value longer than
--- `hash-max-listpack-value` makes it a table until it is empty: it goes first, and what belongs there takes its place.
+-- A small hash is a list to Redis, searched from its head for each of hundreds of jobs. A value
+-- longer than `hash-max-listpack-value` makes it a table until it is empty: it goes first, and what
+-- belongs there takes its place.
 local LONG = '-----------------------------------------------------------------'
 
 -- Pairs of a field and a value, into a hash that is a table. Gives how many fields are new in it.
@@ -20,8 +21,9 @@ local function put_all(key, pairs_)
   return new
 end
 
--- Other hands may have left anything under our keys. What they left is no reason to stop half-way, which would leave worse, or
--- to refuse the neighbours: a number that is none is zero, a list that is none is empty.
+-- Other hands may have left anything under our keys. What they left is no reason to stop half-way,
+-- which would leave worse, or to refuse the neighbours: a number that is none is zero, a list that
+-- is none is empty.
 
 -- A whole number from 0 to 2^52, which a double holds exactly: it is 140,000 years in milliseconds.
 local FOREVER = C.forever
@@ -34,7 +36,8 @@ local function whole(value)
   return math.floor(math.min(number, FOREVER))
 end
 
--- The text of a whole number. Whatever gives a number to a command writes it as a fraction first, and at three times the cost.
+-- The text of a whole number. Whatever gives a number to a command writes it as a fraction first,
+-- and at three times the cost.
 local function ms(value)
   return string.format(value < FOREVER and '%d' or '%.0f', value)
 end

@@ -1,8 +1,9 @@
--- Housekeeping of the feature bits: whoever looks at all keys that they tell of writes them anew. Nothing else
--- takes a bit away, but the end of a pause its own.
+-- Housekeeping of the feature bits: whoever looks at all keys that they tell of writes them anew.
+-- Nothing else takes a bit away, but the end of a pause its own.
 --- include script/bits, script/first_due
 
--- Which bits are needed. Whether a job is large is not seen without reading all: that bit stays while there are jobs.
+-- Which bits are needed. Whether a job is large is not seen without reading all: that bit stays
+-- while there are jobs.
 local function needed_bits()
   local needed = has('l') and call('EXISTS', K.jobs) == 1 and 'l' or ''
   local told = call('HMGET', K.meta, 'paused', 'aging', 'followed')

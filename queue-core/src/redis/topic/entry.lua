@@ -18,7 +18,8 @@ local function time_of(at)
   return text
 end
 
--- An id in the form of a UUIDv7 that no other entry of the log has, the time of the entry, and whether both fit into such an id.
+-- An id in the form of a UUIDv7 that no other entry of the log has, the time of the entry, and
+-- whether both fit into such an id.
 local function made_id(entry)
   local at, seq = string.match(entry, '^(%d+)%-(%d+)$')
   at, seq = tonumber(at), tonumber(seq)

@@ -1,4 +1,5 @@
--- Entries of a log become jobs. Other programs may have added them: what cannot be read is a dead letter, with its bytes, and holds nobody up.
+-- Entries of a log become jobs. Other programs may have added them: what cannot be read is a dead
+-- letter, with its bytes, and holds nobody up.
 --- include topic/entry, doors/tags, script/guard
 
 -- What MessagePack writes before binary data of a length.
@@ -11,7 +12,8 @@ local function head_of(length)
   return '\198' .. bytes_of(length, 4)
 end
 
--- Whether a text is UTF-8: each character of more than one byte is taken for a space, and no such byte may be left.
+-- Whether a text is UTF-8: each character of more than one byte is taken for a space, and no such
+-- byte may be left.
 local function is_text(text)
   if string.find(text, '[\128-\255]') then
     for _, character in ipairs({
@@ -24,7 +26,8 @@ local function is_text(text)
   return not string.find(text, '[\128-\255]')
 end
 
--- The texts by name that an entry has of headers or tags, or nothing: another program may have added anything. They are `most` at most, and have `bytes` together at most.
+-- The texts by name that an entry has of headers or tags, or nothing: another program may have
+-- added anything. They are `most` at most, and have `bytes` together at most.
 local function texts_of(stored, most, bytes)
   local map, n, size = unpacked(stored), 0, 0
   for name, value in pairs(map or {}) do
@@ -39,7 +42,8 @@ local function texts_of(stored, most, bytes)
   return n > 0 and map or nil
 end
 
--- The tags of an entry, as an envelope has them, or nothing. They are in the index only if every lane knows it.
+-- The tags of an entry, as an envelope has them, or nothing. They are in the index only if every
+-- lane knows it.
 local function tags_of(stored)
   local map = texts_of(stored, C.most_tags, math.huge)
   for name, value in pairs(map or {}) do
@@ -73,7 +77,8 @@ local function is_name(event)
   return #event <= 128 and string.find(event, '^[%w._-]+$') ~= nil
 end
 
--- What is the same of all events of a type: how their envelopes begin, and why nobody can read them, or nothing.
+-- What is the same of all events of a type: how their envelopes begin, and why nobody can read
+-- them, or nothing.
 local function kind_of(event)
   local shown, problem = event, nil
   if not event then
@@ -103,7 +108,8 @@ local function problem_of(kind, payload)
   end
 end
 
--- Makes jobs of entries, but of those that the subscription passes over. Gives the ids of those that are to be pushed, and how many bytes the entries had.
+-- Makes jobs of entries, but of those that the subscription passes over. Gives the ids of those
+-- that are to be pushed, and how many bytes the entries had.
 local function take(entries, of)
   local types, known, kinds = of.types, {}, {}
   for event in string.gmatch(types, '[^,]+') do

@@ -18,7 +18,8 @@ if has('h') and head[5] == '1' then
   return 0
 end
 
--- How many jobs could start: those of a group that may be served count as one, and suspects, of which a worker runs one at a time, as none. What was cut out of a list may still lie there.
+-- How many jobs could start: those of a group that may be served count as one, and suspects, of
+-- which a worker runs one at a time, as none. What was cut out of a list may still lie there.
 local function startable()
   local plain = math.min(call('LLEN', K.suspect) - call('HLEN', K.tombstones), 0)
   for _, list in ipairs({ K.ready0, K.ready1, K.ready2, K.ready3 }) do

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use crate::{codec, envelope::Envelope};
 
-/// The envelope of a job with its payload in MessagePack: another program may have added it as JSON, which a script cannot translate without loss. What cannot be
-/// translated stays as it is, and cannot be read by a handler.
+/// The envelope of a job with its payload in MessagePack: another program may have added it as
+/// JSON, which a script cannot translate without loss. What cannot be translated stays as it is,
+/// and cannot be read by a handler.
 pub(in crate::redis) fn readable(envelope: &[u8]) -> Cow<'_, [u8]> {
     // No payload of ours begins like this: it is a map.
     const JSON: u8 = b'{';

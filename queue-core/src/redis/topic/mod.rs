@@ -1,4 +1,5 @@
-//! Topics: a stream for the log, and a hash with the cursors of its subscriptions. All of it, and the queues of the subscriptions, are in the slot of the topic.
+//! Topics: a stream for the log, and a hash with the cursors of its subscriptions. All of it, and
+//! the queues of the subscriptions, are in the slot of the topic.
 
 mod foreign;
 mod rewind;
@@ -68,7 +69,8 @@ pub(in crate::redis) async fn feed(broker: &RedisBroker, turn: &Turn) -> bool {
     call.arg(subscription).arg(turn.claim);
     match broker.servers.script(Purpose::Requests, &turn.queue, &FEED, call).await.and_then(number::<i64>) {
         Ok(more) => more == 1,
-        // The endings of the turn do not wait until there is room for new jobs, or until the log can be read.
+        // The endings of the turn do not wait until there is room for new jobs, or until the log
+        // can be read.
         Err(error) => {
             if !error.is_transient() {
                 tracing::warn!(queue = &*turn.queue, %error, "the subscription cannot read further in the log of its topic");

@@ -1,13 +1,13 @@
--- Steps of a rewind of a subscription, see `broker/rewind.rs`. A position is the id of the entry before it.
--- ARGV: name, step, then of a step
---   look: position; of the first of all entries 'start', behind the last one 'now'. Changes nothing.
---   begin: the same, a token, the begin as it is stored, and the token that 'look' has found.
---   count: position, and up to where. Changes nothing.
---   cancel: token, why or '', and ids of jobs: those that still wait are cancelled.
---   forget: position, token.
---   end: token, and how many entries were forgotten.
--- Answers: '' there is no such subscription, 'OTHER' another rewind has taken over; of look and begin the cursor that there will be, that which there was, the first of all entries or '' with
--- how many before it are gone, and the token of the rewind before or ''; of count and forget how many entries there were, the position behind them, and 1 if there are more; of cancel how many jobs; of end nothing.
+-- Steps of a rewind of a subscription, see `broker/rewind.rs`. A position is the id of the entry
+-- before it. ARGV: name, step, then of a step look: position; of the first of all entries 'start',
+-- behind the last one 'now'. Changes nothing. begin: the same, a token, the begin as it is stored,
+-- and the token that 'look' has found. count: position, and up to where. Changes nothing. cancel:
+-- token, why or '', and ids of jobs: those that still wait are cancelled. forget: position, token.
+-- end: token, and how many entries were forgotten. Answers: '' there is no such subscription,
+-- 'OTHER' another rewind has taken over; of look and begin the cursor that there will be, that
+-- which there was, the first of all entries or '' with how many before it are gone, and the token
+-- of the rewind before or ''; of count and forget how many entries there were, the position behind
+-- them, and 1 if there are more; of cancel how many jobs; of end nothing.
 --- include script/prelude, script/clock, script/bits, people/remove, people/cancelling, topic/subscription, topic/entry
 
 local name, step, target = ARGV[1], ARGV[2], ARGV[3]
@@ -27,7 +27,8 @@ local function place_of(asked, first, length, added)
   return asked, is_behind(first, asked) and added - length or nil
 end
 
--- Entries behind a position, up to another one: how many, the position behind them, and 1 if there may be more. Each is given to a function.
+-- Entries behind a position, up to another one: how many, the position behind them, and 1 if there
+-- may be more. Each is given to a function.
 local function step_through(position, upto, each)
   local passed, size, more = 0, 0, is_behind(upto, position)
   while more and passed < C.trim_step and size < C.max_bytes do
@@ -45,7 +46,8 @@ end
 
 local before = of.token or of.ended or ''
 if step == 'begin' and before ~= ARGV[6] and of.token ~= ARGV[4] then
-  -- It comes late: the runner has sent it twice, and this rewind has ended, or another one has begun.
+  -- It comes late: the runner has sent it twice, and this rewind has ended, or another one has
+  -- begun.
   return 'OTHER'
 elseif step == 'look' or step == 'begin' then
   local length, added = length_of_log()

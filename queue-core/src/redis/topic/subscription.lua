@@ -1,8 +1,11 @@
--- Subscriptions of a topic, as `subscriptions` has them: `CURSOR POSITION LOST MADE BEGIN TYPES UNKNOWN SKIPPED REWIND`. The cursor is the id of the last entry that was read, the
--- position how many entries had been added to the log by then (`?`: not known), and the types are joined by commas (`-`: none). Unknown is what
--- becomes of events of other types, `park` or `skip`, and skipped is how many were passed over by that. While a rewind is under way it is
--- `TOKEN/UPTO/POSITION`: whose it is, and how far it had read before, with the position of that; else `TOKEN` of the last that has ended, or `-`; `TOKEN:UPTO:POSITION`
--- while it has not come again to where it had read before.
+-- Subscriptions of a topic, as `subscriptions` has them:
+-- `CURSOR POSITION LOST MADE BEGIN TYPES UNKNOWN SKIPPED REWIND`. The cursor is the id of the last
+-- entry that was read, the position how many entries had been added to the log by then (`?`: not
+-- known), and the types are joined by commas (`-`: none). Unknown is what becomes of events of
+-- other types, `park` or `skip`, and skipped is how many were passed over by that. While a rewind
+-- is under way it is `TOKEN/UPTO/POSITION`: whose it is, and how far it had read before, with the
+-- position of that; else `TOKEN` of the last that has ended, or `-`; `TOKEN:UPTO:POSITION` while it
+-- has not come again to where it had read before.
 
 -- Nothing: there is none of this name.
 local function subscription_of(name)
@@ -61,7 +64,8 @@ local function length_of_log()
   return told.length, told['entries-added'] or told.length, told['last-generated-id']
 end
 
--- How many entries a step reads next that has read so many with so many bytes. Nobody knows how large the first ones are; the others are taken to be as these.
+-- How many entries a step reads next that has read so many with so many bytes. Nobody knows how
+-- large the first ones are; the others are taken to be as these.
 local function entries_to_read(read, bytes)
   local fit = read == 0 and 4 or math.floor((C.max_bytes - bytes) * read / math.max(bytes, 1))
   return math.max(math.min(fit, 50, C.trim_step - read), 1)

@@ -1,4 +1,5 @@
--- Reads the acks of a turn: nothing is believed but the receipt, and nothing written before all of them are looked at.
+-- Reads the acks of a turn: nothing is believed but the receipt, and nothing written before all of
+-- them are looked at.
 
 -- All that are done; those of which nothing is kept; and the groups of which a record is.
 local acked, gone, keeps = {}, {}, {}

@@ -14,8 +14,8 @@ use crate::{
     },
 };
 
-/// What a turn has answered, and the feature bits of the queue; none where it takes the full script. `positions` are those of the
-/// finishes, in the order in which the script got them.
+/// What a turn has answered, and the feature bits of the queue; none where it takes the full
+/// script. `positions` are those of the finishes, in the order in which the script got them.
 pub(in crate::redis) fn turn(value: Value, positions: &[usize]) -> Result<Option<(TurnAnswer, Bits)>> {
     if matches!(value, Value::Nil) {
         return Ok(None);

@@ -1,4 +1,5 @@
--- Jobs of paused tasks that a round has claimed are parked in place of being handed out, as if a worker that does not know them had given them back.
+-- Jobs of paused tasks that a round has claimed are parked in place of being handed out, as if a
+-- worker that does not know them had given them back.
 if paused_tasks and #ids > 0 then
   local n, stay = #ids, 0
   for at, body in ipairs(call('HMGET', K.jobs, unpack(ids))) do

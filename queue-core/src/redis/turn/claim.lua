@@ -1,7 +1,8 @@
 -- Moves what is due to `ready`, and claims.
 --- include script/first_due, doors/back, doors/suspects, turn/waits
 
--- Of jobs that are due again those that come to the head of the line of their group, the last one first: where failures are skipped. The others first.
+-- Of jobs that are due again those that come to the head of the line of their group, the last one
+-- first: where failures are skipped. The others first.
 local function split_line_heads(due_ids)
   local others, first = {}, {}
   for at, stored in ipairs(#due_ids > 0 and call('HMGET', K.grouped, unpack(due_ids)) or {}) do
@@ -38,7 +39,8 @@ end
 -- Whether all jobs of the one list that there is are claimed.
 local drained = false
 
--- A job that was held by a process that died, or whose process was lost: one at a time. Tombstones make a further round necessary; a few, so that the script stays short.
+-- A job that was held by a process that died, or whose process was lost: one at a time. Tombstones
+-- make a further round necessary; a few, so that the script stays short.
 local function claim_suspect()
   local before, all = #ids, wanted
   wanted = before + 1
@@ -70,8 +72,9 @@ local function claim_ready(list)
   end
 end
 
--- A round that finds nothing although jobs may wait, and one that has parked jobs of paused tasks, is followed by another one: what it has passed over is out of the way of
--- that. The rounds of a claim cost at most `claim_steps` in all.
+-- A round that finds nothing although jobs may wait, and one that has parked jobs of paused tasks,
+-- is followed by another one: what it has passed over is out of the way of that. The rounds of a
+-- claim cost at most `claim_steps` in all.
 local waits, spent, may_suspect = 0, 0, ARGV[7] == '1'
 while true do
   local tombstones = has('t') and call('HLEN', K.tombstones) or 0

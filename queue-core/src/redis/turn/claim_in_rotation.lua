@@ -1,7 +1,8 @@
 -- Claims jobs of a queue with groups or limits.
 --- include doors/rotation
 
--- Plain jobs and groups in turn. Tombstones of suspects hide no job of the lists: at most as many of them as suspects wait.
+-- Plain jobs and groups in turn. Tombstones of suspects hide no job of the lists: at most as many
+-- of them as suspects wait.
 local function claim_in_rotation()
   local plain, wanted_in_all, before = has('t') and math.min(call('LLEN', K.suspect) - call('HLEN', K.tombstones), 0) or 0, wanted, #ids
   for _, list in ipairs(ORDER) do
@@ -34,7 +35,8 @@ local function may_serve(group)
   return room_of(group) > 0 and (not holder or is_in_line(holder))
 end
 
--- The same in a queue with limits, until the claim has what it wants, or nothing is left that could start.
+-- The same in a queue with limits, until the claim has what it wants, or nothing is left that could
+-- start.
 local function claim_with_limits()
   for _ = 1, 5 do
     for group in pairs(limits().open_some(wanted - #ids, may_serve)) do

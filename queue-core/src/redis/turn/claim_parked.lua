@@ -18,7 +18,8 @@ local function wait_for_their_groups(task, found, may_suspect, room)
   return others
 end
 
--- Claims some of the jobs of a task that were found parked. A suspect is one here too; those that are passed over stay parked.
+-- Claims some of the jobs of a task that were found parked. A suspect is one here too; those that
+-- are passed over stay parked.
 local function take_some_parked(task, found, may_suspect, room)
   if has('g') then
     found = wait_for_their_groups(task, found, may_suspect, room)
@@ -39,8 +40,9 @@ local function take_some_parked(task, found, may_suspect, room)
   return may_suspect
 end
 
--- Jobs that are parked under a name: of a task that this worker knows, or of one and releases that could not read them. Where the first ones may not be claimed, others
--- are looked at; the next claim goes on behind these.
+-- Jobs that are parked under a name: of a task that this worker knows, or of one and releases that
+-- could not read them. Where the first ones may not be claimed, others are looked at; the next
+-- claim goes on behind these.
 local function claim_parked(task, may_suspect)
   local room = wanted - #ids
   local asked = (has('c') or has('g')) and room + 100 or room

@@ -8,7 +8,8 @@ use std::{
 
 use crate::{broker::TurnAnswer, redis::script::bits::Bits};
 
-/// The queues that have bits, or jobs that wait for their time, as far as is known. Of the others nothing is stored.
+/// The queues that have bits, or jobs that wait for their time, as far as is known. Of the others
+/// nothing is stored.
 #[derive(Debug, Default)]
 pub(in crate::redis) struct KnownQueues {
     others: RwLock<HashMap<Arc<str>, Known>>,
@@ -16,8 +17,9 @@ pub(in crate::redis) struct KnownQueues {
     full: bool,
 }
 
-/// Two times so near are taken for one, and the first of them is kept: no two answers travel equally long. If there are two after all,
-/// some turns go by the script that is not the cheaper one; each gives the right answer.
+/// Two times so near are taken for one, and the first of them is kept: no two answers travel
+/// equally long. If there are two after all, some turns go by the script that is not the cheaper
+/// one; each gives the right answer.
 const NEAR: Duration = Duration::from_millis(20);
 
 /// What a server has said of a queue.
@@ -29,7 +31,8 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// The next job that waits is not due before, as the server looked at its clock after the request was sent.
+    /// The next job that waits is not due before, as the server looked at its clock after the
+    /// request was sent.
     pub(super) fn from(bits: Bits, answer: &TurnAnswer, sent: Instant) -> Self {
         Known { bits, until: answer.next_due.map(|due| sent + due) }
     }

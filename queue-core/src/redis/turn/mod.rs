@@ -1,4 +1,5 @@
-//! Turns: by the plain script if the queue and the turn have no rare features, or else by the full one.
+//! Turns: by the plain script if the queue and the turn have no rare features, or else by the full
+//! one.
 
 #[cfg(feature = "fuzz")]
 pub(in crate::redis) mod answer;
@@ -39,8 +40,8 @@ pub(in crate::redis) async fn has_work(broker: &RedisBroker, queue: &str) -> Res
     Ok(number::<i64>(broker.servers.command(Purpose::Requests, queue, &command).await?)? > 0)
 }
 
-/// Takes a turn. The plain script answers with nothing, and has changed nothing, where it takes the full one; that repeats the
-/// answer to a turn that either has taken already.
+/// Takes a turn. The plain script answers with nothing, and has changed nothing, where it takes the
+/// full one; that repeats the answer to a turn that either has taken already.
 pub(in crate::redis) async fn turn(broker: &RedisBroker, turn: &Turn) -> Result<TurnAnswer> {
     let more_in_log = topic::feed(broker, turn).await;
     let mut plain = !broker.known.full() && PLAIN_TURN.covers(broker.known.bits(&turn.queue)) && request::is_plain(turn);

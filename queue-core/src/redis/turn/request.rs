@@ -12,7 +12,8 @@ use crate::{
 /// The positions of a turn's finishes in the order in which the script gets them.
 pub(in crate::redis) type Positions = Vec<usize>;
 
-/// Whether the plain script serves a turn: it resumes no parked jobs, and its endings are acks that keep nothing.
+/// Whether the plain script serves a turn: it resumes no parked jobs, and its endings are acks that
+/// keep nothing.
 pub(in crate::redis) fn is_plain(turn: &Turn) -> bool {
     let is_plain =
         |finish: &Finish| finish.used().is_none() && ack(finish).is_some_and(|(keep, result)| keep.is_none() && result.is_empty());
@@ -72,7 +73,8 @@ fn used(call: &mut Cmd, finishes: &[Finish]) {
     }
 }
 
-/// Acks of one claim that are kept equally long: ids, and but for the plain script results, and sizes of what is kept.
+/// Acks of one claim that are kept equally long: ids, and but for the plain script results, and
+/// sizes of what is kept.
 fn acks_of_a_group<'a>(call: &mut Cmd, plain: bool, group: impl ExactSizeIterator<Item = &'a Finish> + Clone) {
     let Some((claim, keep)) = group.clone().next().map(group_of) else { return };
     call.arg(claim);

@@ -1,4 +1,5 @@
--- A turn of a lane whose queue has no rare features: at most the bits of `C.plain_turn`, for large jobs and jobs that have failed. Its endings are acks that keep nothing. It does what `turn.lua`
+-- A turn of a lane whose queue has no rare features: at most the bits of `C.plain_turn`, for large
+-- jobs and jobs that have failed. Its endings are acks that keep nothing. It does what `turn.lua`
 -- does with the same, which serves all other turns.
 --
 -- Inputs
@@ -9,8 +10,9 @@
 --   groups of acks, to the end: claim; how many, and their ids
 -- Output
 --   that of `turn.lua`, up to the attempts.
---   Nothing, and nothing is written: `turn.lua` is to be used. The queue has another bit, or a job is due; the lane is not known, or the turn is not its next; an
---   ending is stale; or another program has changed what is stored of a job that would be claimed.
+--   Nothing, and nothing is written: `turn.lua` is to be used. The queue has another bit, or a job
+--   is due; the lane is not known, or the turn is not its next; an ending is stale; or another
+--   program has changed what is stored of a job that would be claimed.
 --- include script/prelude, script/clock
 
 local head = call('HMGET', K.meta, 'schema', 'bits', 'due', 'claim')
@@ -54,7 +56,8 @@ for at = #ids, n + 1, -1 do
   ids[at] = nil
 end
 
--- All is read before anything is written. An id that runs or that has no envelope was put there by another program.
+-- All is read before anything is written. An id that runs or that has no envelope was put there by
+-- another program.
 local asked = { unpack(acked) }
 for at = 1, n do
   asked[done + at] = ids[at]

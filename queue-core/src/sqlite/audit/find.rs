@@ -1,4 +1,5 @@
-//! The half of the auditor that finds damage. It only reads, by statements of its own, and calls none of the doors: a mistake of a door is damage, too.
+//! The half of the auditor that finds damage. It only reads, by statements of its own, and calls
+//! none of the doors: a mistake of a door is damage, too.
 
 use std::collections::HashMap;
 
@@ -47,7 +48,8 @@ pub(super) enum Look {
     TagMissing,
 }
 
-/// All looks, in the order of their repairs. Slots come before eligible groups: what they leave free decides who may be served.
+/// All looks, in the order of their repairs. Slots come before eligible groups: what they leave
+/// free decides who may be served.
 pub(super) const LOOKS: [Look; 24] = [
     Look::LeaseEndless,
     Look::LeaseTooLong,

@@ -1,5 +1,5 @@
-//! Audit: looks through a queue for rows that another program has changed or deleted, or mistakes of ours, and repairs them; `sweep` removes what is
-//! kept for a while only.
+//! Audit: looks through a queue for rows that another program has changed or deleted, or mistakes
+//! of ours, and repairs them; `sweep` removes what is kept for a while only.
 
 mod find;
 mod repair;

@@ -87,7 +87,8 @@ fn held_by_nobody(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &Value, lane: &Val
     // A number that no lane ever had must not become one: the next would have to be larger.
     let last: i64 = tx.sql(LAST_LANE)?.query_row([], |row| row.get(0))?;
     match lane {
-        // Its lane, as one that was fenced: the next reclaim takes the job back by the rule for those that died.
+        // Its lane, as one that was fenced: the next reclaim takes the job back by the rule for
+        // those that died.
         Value::Integer(lane @ 1..) if *lane <= last => {
             tx.sql(LOST_LANE)?.execute(params![lane, queue.key])?;
         }

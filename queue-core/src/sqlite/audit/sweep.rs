@@ -63,7 +63,8 @@ pub(crate) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
     Ok(swept)
 }
 
-/// For how long producers, remembered ids and dead jobs are kept, as the last worker has said that swept.
+/// For how long producers, remembered ids and dead jobs are kept, as the last worker has said that
+/// swept.
 const AGES: &str = ".ages";
 
 fn note_ages(tx: &Tx<'_>, queue: &Queue<'_>, limits: &SweepLimits) -> Result<(), Failed> {
@@ -127,10 +128,12 @@ fn overdue(tx: &Tx<'_>, queue: &Queue<'_>, limits: &SweepLimits) -> Result<Swept
     Ok(swept)
 }
 
-/// Under which name it is noted who has left expired entries in a queue: its number, and until when it keeps others away.
+/// Under which name it is noted who has left expired entries in a queue: its number, and until when
+/// it keeps others away.
 const SWEEPER: &str = ".sweeper";
 
-/// Who has left expired entries, and until when it keeps others away. A time that no clock could have set is over.
+/// Who has left expired entries, and until when it keeps others away. A time that no clock could
+/// have set is over.
 fn sweeper(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Option<(u64, bool)>, Failed> {
     let Some(stored) = tx.place(queue.key, SWEEPER)? else { return Ok(None) };
     let number = |at: usize| stored.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);

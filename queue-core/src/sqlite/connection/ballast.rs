@@ -1,8 +1,9 @@
 //! Room for finishes on a full disk.
 //!
-//! A file beside the database holds 8 MiB that nobody needs. When the disk is full it is removed. That makes room for
-//! merging the write-ahead log into the database: at most 4 MB and one commit, of which 2 MiB are jobs. From then on acks
-//! and heartbeats need next to nothing, as the log is started over and over; until the ballast can be made again, enqueues are refused.
+//! A file beside the database holds 8 MiB that nobody needs. When the disk is full it is removed.
+//! That makes room for merging the write-ahead log into the database: at most 4 MB and one commit,
+//! of which 2 MiB are jobs. From then on acks and heartbeats need next to nothing, as the log is
+//! started over and over; until the ballast can be made again, enqueues are refused.
 
 use std::{
     fs,
@@ -16,7 +17,8 @@ pub(super) const SIZE: usize = 8 * 1024 * 1024;
 /// How often making it again is tried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A part that is so old was left behind by a process that was killed over it: nobody writes for so long.
+/// A part that is so old was left behind by a process that was killed over it: nobody writes for so
+/// long.
 const LEFT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -52,7 +54,8 @@ impl Ballast {
         Ballast { path: Some(path_of(database)), makes: true, tried: None }
     }
 
-    /// The ballast of a database that is only looked at: if it is missing, those who work will make it.
+    /// The ballast of a database that is only looked at: if it is missing, those who work will make
+    /// it.
     pub(crate) fn read_only(database: &Path) -> Self {
         Ballast { makes: false, ..Ballast::of(database) }
     }
@@ -93,7 +96,8 @@ impl Ballast {
     }
 }
 
-/// Writes it under another name and renames it: a link under either name is replaced, and what it leads to stays as it is.
+/// Writes it under another name and renames it: a link under either name is replaced, and what it
+/// leads to stays as it is.
 fn make(path: &Path) -> io::Result<()> {
     let part = part_of(path);
     let file = match create(&part) {

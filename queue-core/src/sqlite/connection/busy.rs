@@ -1,8 +1,9 @@
 //! Waiting for the write lock that another process holds.
 //!
-//! SQLite's own handler soon looks only ten times a second. Where eight processes commit without a pause, the lock is free
-//! for microseconds at a time, and such a waiter finds it held for minutes. This one looks every millisecond or so, with
-//! jitter, and gives up in time for its caller to hear why.
+//! SQLite's own handler soon looks only ten times a second. Where eight processes commit without a
+//! pause, the lock is free for microseconds at a time, and such a waiter finds it held for minutes.
+//! This one looks every millisecond or so, with jitter, and gives up in time for its caller to hear
+//! why.
 
 use std::{
     cell::Cell,
@@ -32,7 +33,8 @@ fn wait(seen: i32) -> bool {
     if began.elapsed() >= PATIENCE {
         return false;
     }
-    // A commit takes about a millisecond: soon at first, then without burning the processor that the holder needs.
+    // A commit takes about a millisecond: soon at first, then without burning the processor that
+    // the holder needs.
     let micros = if seen < 8 { 100..400 } else { 400..2_000 };
     thread::sleep(Duration::from_micros(fastrand::u64(micros)));
     true

@@ -8,7 +8,8 @@ use super::{
 };
 use crate::broker::{Advice, Condition, Trouble, bytes};
 
-/// How a database's disk is: what is free, and whether new jobs are refused until there is room for the ballast.
+/// How a database's disk is: what is free, and whether new jobs are refused until there is room for
+/// the ballast.
 pub(crate) fn condition(database: &Path) -> Condition {
     let free = free(database);
     // Whoever works makes it as soon as there is room.
@@ -44,7 +45,8 @@ pub(crate) fn unwoken(problem: &str) -> Advice {
 #[cfg(target_os = "linux")]
 fn network_file_system(database: &Path) -> Option<&'static str> {
     let file_system = rustix::fs::statfs(database).ok()?.f_type;
-    // `man 2 statfs`. FUSE is not in the list, since it has local file systems as well. The type is signed on some machines.
+    // `man 2 statfs`. FUSE is not in the list, since it has local file systems as well. The type is
+    // signed on some machines.
     let names = [(0x6969, "NFS"), (0x517b, "SMB"), (0xff53_4d42, "SMB"), (0xfe53_4d42, "SMB"), (0x00c3_6400, "Ceph"), (0x5346_414f, "AFS")];
     names.into_iter().find(|(number, _)| file_system & 0xffff_ffff == *number).map(|(_, name)| name)
 }
@@ -54,19 +56,20 @@ fn network_file_system(_: &Path) -> Option<&'static str> {
     None
 }
 
-/// A write-ahead log of this size has not been emptied for long: it is cut to a quarter of it whenever it can be.
+/// A write-ahead log of this size has not been emptied for long: it is cut to a quarter of it
+/// whenever it can be.
 const LARGE_LOG: u64 = 64 << 20;
 
-/// The size of the write-ahead log if it has at least so many bytes, and which processes read the file. The files are not opened: to close one would release the locks of
-/// this process.
+/// The size of the write-ahead log if it has at least so many bytes, and which processes read the
+/// file. The files are not opened: to close one would release the locks of this process.
 fn large_log(database: &Path, least: u64) -> Option<(u64, Vec<u32>)> {
     let [log, index] = logs_of(database);
     let size = fs::metadata(log).ok()?.len();
     (size >= least).then(|| (size, readers(&index)))
 }
 
-/// Who holds a lock of a reader in the index of a write-ahead log: bytes 123 to 127 are those of the
-/// [file format](https://sqlite.org/walformat.html#wal_locks).
+/// Who holds a lock of a reader in the index of a write-ahead log: bytes 123 to 127 are those of
+/// the [file format](https://sqlite.org/walformat.html#wal_locks).
 #[cfg(target_os = "linux")]
 fn readers(index: &Path) -> Vec<u32> {
     use std::os::unix::fs::MetadataExt;
@@ -90,7 +93,8 @@ fn readers(_: &Path) -> Vec<u32> {
     Vec::new()
 }
 
-/// What an ordinary user can still write to the disk of a file; `None` where the system does not tell.
+/// What an ordinary user can still write to the disk of a file; `None` where the system does not
+/// tell.
 #[cfg(unix)]
 fn free(database: &Path) -> Option<u64> {
     let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

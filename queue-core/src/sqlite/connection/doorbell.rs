@@ -1,7 +1,7 @@
 //! Waking idle workers, here and in other processes, when work was committed.
 //!
-//! Within a process a hint goes through a channel. Between processes it is a datagram, see [`sockets`](super::sockets).
-//! Hints may be lost: whoever waits polls as well.
+//! Within a process a hint goes through a channel. Between processes it is a datagram, see
+//! [`sockets`](super::sockets). Hints may be lost: whoever waits polls as well.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,7 +15,8 @@ use crate::{
     clock::Clock,
 };
 
-/// The listeners of this process, by what they listen to: the name of a queue, or one that [`tx`](super::tx) makes.
+/// The listeners of this process, by what they listen to: the name of a queue, or one that
+/// [`tx`](super::tx) makes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Listeners {
     announcers: Arc<Mutex<Announcers<String>>>,

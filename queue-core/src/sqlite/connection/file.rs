@@ -1,12 +1,14 @@
 //! Whether the path of a database still leads to the file that is open.
 //!
-//! SQLite goes on with its open file when that is deleted, moved or replaced: jobs would be stored where nobody runs them, and
-//! the write-ahead log, which is found by its name, would come to lie beside a database that it does not belong to. So device
-//! and inode of the path are compared with those of the open file before each commit and after one that is a promise. From the
-//! moment on which they differ, this process writes nothing to the old file, nor to its log, and every call is answered
-//! [`Error::Unavailable`]. SQLite itself neither merges nor removes the log of a file that has moved, when its connection is
-//! closed. This process makes no new file where one has vanished. When there is a database at the path again, it is opened:
-//! the old file, put back, or another one, in which nobody knows this process.
+//! SQLite goes on with its open file when that is deleted, moved or replaced: jobs would be stored
+//! where nobody runs them, and the write-ahead log, which is found by its name, would come to lie
+//! beside a database that it does not belong to. So device and inode of the path are compared with
+//! those of the open file before each commit and after one that is a promise. From the moment on
+//! which they differ, this process writes nothing to the old file, nor to its log, and every call
+//! is answered [`Error::Unavailable`]. SQLite itself neither merges nor removes the log of a file
+//! that has moved, when its connection is closed. This process makes no new file where one has
+//! vanished. When there is a database at the path again, it is opened: the old file, put back, or
+//! another one, in which nobody knows this process.
 
 use std::{
     fs,
@@ -31,7 +33,8 @@ pub(crate) enum Access {
     Read,
 }
 
-/// Why the file cannot be used; nothing while it can. Set by the writer, read by those who ask how the broker is.
+/// Why the file cannot be used; nothing while it can. Set by the writer, read by those who ask how
+/// the broker is.
 pub(crate) type Lost = Arc<Mutex<Option<String>>>;
 
 /// The file of a connection.
@@ -39,7 +42,8 @@ pub(crate) type Lost = Arc<Mutex<Option<String>>>;
 pub(crate) struct File {
     path: PathBuf,
     access: Access,
-    /// Which it was when it was opened; nothing where the file system does not answer the same twice.
+    /// Which it was when it was opened; nothing where the file system does not answer the same
+    /// twice.
     database: Option<Identity>,
     /// Its write-ahead log and the index of that, as they were then.
     beside: Vec<(PathBuf, Identity)>,
@@ -80,8 +84,8 @@ struct Problem {
 
 const WAY_OUT: &str = "move it back before you start or restart a worker, which would create an empty database";
 
-/// How often a path is looked at before it is said not to answer the same twice. A layered file system gives a file another
-/// inode when it is first opened for writing.
+/// How often a path is looked at before it is said not to answer the same twice. A layered file
+/// system gives a file another inode when it is first opened for writing.
 const LOOKS: usize = 3;
 
 impl File {
@@ -118,7 +122,8 @@ impl File {
         unreachable!("the last look returns")
     }
 
-    /// Whether the path leads to the open file. A file system that does not answer is believed to have it.
+    /// Whether the path leads to the open file. A file system that does not answer is believed to
+    /// have it.
     pub(crate) fn is_there(&self) -> bool {
         match there(&self.path) {
             There::Nothing => false,
@@ -127,8 +132,8 @@ impl File {
         }
     }
 
-    /// Looks where the file is. If it has gone, `connection` is not used any more; if there is a database at its path again, it
-    /// becomes a connection to that.
+    /// Looks where the file is. If it has gone, `connection` is not used any more; if there is a
+    /// database at its path again, it becomes a connection to that.
     ///
     /// # Errors
     /// [`Error::Unavailable`] while there is none.
@@ -139,7 +144,8 @@ impl File {
         self.lost = true;
         match self.reopen() {
             Ok(new) => {
-                // The old one was kept until now: while it is open, no other file can have its inode.
+                // The old one was kept until now: while it is open, no other file can have its
+                // inode.
                 *connection = new;
                 self.lost = false;
                 self.tell(None, false);
@@ -200,7 +206,8 @@ impl File {
             (Some(problem), None) => {
                 tracing::error!(broker = %self.path.display(), "the database is lost, all reads and writes fail: {problem}");
             }
-            // A file that is being made has no queue in it yet: what becomes of it is told soon enough.
+            // A file that is being made has no queue in it yet: what becomes of it is told soon
+            // enough.
             (Some(problem), Some(before)) if problem != before && !making => {
                 tracing::warn!(broker = %self.path.display(), "the database is still lost: {problem}");
             }
@@ -221,7 +228,8 @@ fn there(path: &Path) -> There {
     }
 }
 
-/// The write-ahead log of a database and its index, as far as they exist. SQLite puts them beside the file itself, not beside a link.
+/// The write-ahead log of a database and its index, as far as they exist. SQLite puts them beside
+/// the file itself, not beside a link.
 fn beside(path: &Path) -> Vec<(PathBuf, Identity)> {
     let logs = logs_of(path);
     logs.into_iter().filter_map(|log| if let There::File(found) = there(&log) { Some((log, found)) } else { None }).collect()

@@ -1,8 +1,10 @@
-//! Which SQLite is linked in. Cargo links one for the whole application, and a library beside this one may keep it old.
+//! Which SQLite is linked in. Cargo links one for the whole application, and a library beside this
+//! one may keep it old.
 
 use crate::error::{Error, Result};
 
-/// Refuses to open a file with a SQLite that has the [WAL-reset bug](https://sqlite.org/wal.html#walresetbug).
+/// Refuses to open a file with a SQLite that has the [WAL-reset
+/// bug](https://sqlite.org/wal.html#walresetbug).
 pub(crate) fn check() -> Result<()> {
     check_version(rusqlite::version_number(), rusqlite::version())
 }

@@ -1,4 +1,5 @@
-//! What the writer thread is given: an operation, what its commit has to be, and who waits for its result.
+//! What the writer thread is given: an operation, what its commit has to be, and who waits for its
+//! result.
 
 use tokio::sync::oneshot;
 
@@ -8,14 +9,16 @@ use crate::error::{Error, Result};
 /// What an operation's commit has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Commit {
-    /// It adds jobs, so many bytes of them: a promise like the next, and refused when the disk is full.
+    /// It adds jobs, so many bytes of them: a promise like the next, and refused when the disk is
+    /// full.
     Jobs(usize),
     /// The same for somebody who asked for it to be on disk, whatever the database's durability.
     ConfirmedJobs(usize),
     /// The answer is a promise: on disk before it, unless the database's durability is less.
     Synced,
-    /// Safe from the end of the process at once, and on disk with the next synced commit. For what the end of the machine
-    /// undoes anyway: claims, leases, names. The log keeps the order, so that no later commit survives without it.
+    /// Safe from the end of the process at once, and on disk with the next synced commit. For what
+    /// the end of the machine undoes anyway: claims, leases, names. The log keeps the order, so
+    /// that no later commit survives without it.
     Soon,
     /// It adds so many bytes that nobody is promised: as `Soon`, and refused when the disk is full.
     Extra(usize),
@@ -31,7 +34,8 @@ impl Commit {
     }
 }
 
-/// What is done in a transaction. It may be run again: when another of its group was refused, or the disk turned out to be full.
+/// What is done in a transaction. It may be run again: when another of its group was refused, or
+/// the disk turned out to be full.
 pub(crate) trait Op: Send {
     fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), Failed>;
     fn commit(&self) -> Commit;

@@ -1,7 +1,8 @@
 //! Whose files are beside a database.
 //!
-//! In a folder that other users can write to, such as `/tmp` or a shared volume, somebody else may have put a file or a link under a
-//! name that we are about to use. It would give them our jobs, or have us write to a file of their choice.
+//! In a folder that other users can write to, such as `/tmp` or a shared volume, somebody else may
+//! have put a file or a link under a name that we are about to use. It would give them our jobs, or
+//! have us write to a file of their choice.
 
 use std::{
     fs,
@@ -11,7 +12,8 @@ use std::{
 use super::{ballast, file::logs_of};
 use crate::error::{Error, Result};
 
-/// Refuses a database with a file that belongs to another user, if other users can write to its folder. Root's files are trusted.
+/// Refuses a database with a file that belongs to another user, if other users can write to its
+/// folder. Root's files are trusted.
 #[cfg(unix)]
 pub(crate) fn check(database: &Path) -> Result<()> {
     use std::os::unix::fs::MetadataExt;

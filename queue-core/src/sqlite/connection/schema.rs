@@ -41,7 +41,8 @@
 //! | `queue_subscriptions` | a row per subscription: its cursor |
 //! | `queue_backfilled` | ids of jobs that a backfill or a person made, for a day |
 //!
-//! `queue_jobs` is read through one index, `(queue, state, rank, pos)`, whose last two columns mean what the state needs:
+//! `queue_jobs` is read through one index, `(queue, state, rank, pos)`, whose last two columns mean
+//! what the state needs:
 //!
 //! | state | number | rank | pos |
 //! |---|---|---|---|
@@ -78,10 +79,12 @@ use crate::{
 /// All tables of a new file.
 const TABLES: &str = include_str!("schema.sql");
 
-/// The schema that this library reads and writes. Those below it are of the time before the first release.
+/// The schema that this library reads and writes. Those below it are of the time before the first
+/// release.
 const SCHEMA: u64 = 8;
 
-/// A feature that jobs or queues may use. A file in which none ever did spares the statements of it.
+/// A feature that jobs or queues may use. A file in which none ever did spares the statements of
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feature {
     Keys = 1,
@@ -90,7 +93,8 @@ pub(crate) enum Feature {
     Aging = 8,
 }
 
-/// How long the write-ahead log gets before it is merged into the file. What it holds by then has to fit into the ballast.
+/// How long the write-ahead log gets before it is merged into the file. What it holds by then has
+/// to fit into the ballast.
 pub(crate) const CHECKPOINT_PAGES: u32 = 1000;
 
 /// A database for people.
@@ -98,8 +102,8 @@ pub(crate) fn shown(path: Option<&Path>) -> String {
     path.map_or_else(|| ":memory:".to_owned(), |path| path.display().to_string())
 }
 
-/// Opens a file that [`make_file`] has made, or that was there, for writing; makes its tables where they are missing, and refuses
-/// what it should not touch. Without a path it is in memory.
+/// Opens a file that [`make_file`] has made, or that was there, for writing; makes its tables where
+/// they are missing, and refuses what it should not touch. Without a path it is in memory.
 pub(crate) fn open_writer(path: Option<&Path>) -> Result<Connection> {
     let shown = shown(path);
     match path {
@@ -111,7 +115,8 @@ pub(crate) fn open_writer(path: Option<&Path>) -> Result<Connection> {
     }
 }
 
-/// A copy of tables that a process makes once: tests open thousands of databases in memory, and making the tables took half of such a test.
+/// A copy of tables that a process makes once: tests open thousands of databases in memory, and
+/// making the tables took half of such a test.
 fn in_memory() -> Result<Connection, Refusal> {
     static MADE: Mutex<Option<Connection>> = Mutex::new(None);
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,7 +134,8 @@ fn in_memory() -> Result<Connection, Refusal> {
     Ok(connection)
 }
 
-/// Opens a database that has our tables, for writing. Where there is none, nothing is made and nothing changed.
+/// Opens a database that has our tables, for writing. Where there is none, nothing is made and
+/// nothing changed.
 pub(crate) fn open_existing(path: &Path) -> Result<Connection> {
     let shown = shown(Some(path));
     let none = |problem: String| Err(Error::NoDatabase { path: shown.clone(), problem });
@@ -164,7 +170,8 @@ fn prepared(mut connection: Connection, shown: &str) -> Result<Connection> {
     loop {
         match prepare(&mut connection, shown) {
             Ok(()) => break,
-            // Not every lock is waited for by SQLite: where two could wait for each other, as both make a new file, it says so.
+            // Not every lock is waited for by SQLite: where two could wait for each other, as both
+            // make a new file, it says so.
             Err(Refusal::Sqlite(error)) if is_busy(&error) && began.elapsed() < busy::PATIENCE => {
                 thread::sleep(Duration::from_millis(fastrand::u64(1..5)));
             }
@@ -185,8 +192,8 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
     Ok(connection)
 }
 
-/// Each statement is prepared once. SQLite would do so again whenever a value is bound that could change its plan, as the
-/// number after `LIMIT`.
+/// Each statement is prepared once. SQLite would do so again whenever a value is bound that could
+/// change its plan, as the number after `LIMIT`.
 fn keep_statements(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(128);
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
@@ -301,14 +308,16 @@ pub(crate) fn check(found: u64, shown: &str) -> Result<()> {
     }
 }
 
-/// The log of a database, where that is missing. SQLite would delete it as soon as there is a new file beside it.
+/// The log of a database, where that is missing. SQLite would delete it as soon as there is a new
+/// file beside it.
 fn left_behind(path: &Path) -> Option<PathBuf> {
     let log = logs_of(path).into_iter().find(|log| log.exists());
     // In this order: a log comes after its file.
     log.filter(|_| !path.exists())
 }
 
-/// Makes a file for a new database, private to its user, where there is none. Says what SQLite would only call "unable to open".
+/// Makes a file for a new database, private to its user, where there is none. Says what SQLite
+/// would only call "unable to open".
 pub(crate) fn make_file(path: &Path) -> Result<()> {
     linked::check()?;
     let invalid = |problem: &str| Err(Error::invalid("SQLite path", path.to_string_lossy(), problem));

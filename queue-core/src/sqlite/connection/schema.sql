@@ -1,8 +1,11 @@
--- The tables. The module `schema` says what they hold. All of them are made together, with the first opening of a file.
+-- The tables. The module `schema` says what they hold. All of them are made together, with the
+-- first opening of a file.
 --
--- Numbers to which something is added end at 2^53: SQLite would make a sum that overflows a REAL, which no column takes.
+-- Numbers to which something is added end at 2^53: SQLite would make a sum that overflows a REAL,
+-- which no column takes.
 --
--- `uses` has a bit for each feature that some job or queue of the file has ever used: the statements of a feature that no job uses are spared.
+-- `uses` has a bit for each feature that some job or queue of the file has ever used: the
+-- statements of a feature that no job uses are spared.
 CREATE TABLE queue_meta (
     name TEXT PRIMARY KEY,
     value INTEGER NOT NULL,
@@ -309,16 +312,18 @@ CREATE TABLE queue_backfilled (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX queue_backfilled_at ON queue_backfilled (queue, at);
 
--- What programs wait for, follow and search: a result, the transitions of a queue, what handlers have told, tags, and the operations of people.
+-- What programs wait for, follow and search: a result, the transitions of a queue, what handlers
+-- have told, tags, and the operations of people.
 CREATE TABLE queue_watched (
     queue INTEGER NOT NULL,
     id BLOB NOT NULL,
     until INTEGER NOT NULL,
     PRIMARY KEY (queue, id)
 ) STRICT, WITHOUT ROWID;
--- Which queues watchers follow. `until` when the mark of a watcher stands; 0: it stands no longer, and nothing is left of what was told. `begun`: how many times
--- a mark began to stand. `now`: the time, if the clock belongs to a test; NULL: it is that of the machine. The triggers of `told.sql`, which are made with the
--- first mark, write the transitions.
+-- Which queues watchers follow. `until` when the mark of a watcher stands; 0: it stands no longer,
+-- and nothing is left of what was told. `begun`: how many times a mark began to stand. `now`: the
+-- time, if the clock belongs to a test; NULL: it is that of the machine. The triggers of
+-- `told.sql`, which are made with the first mark, write the transitions.
 CREATE TABLE queue_followed (
     queue INTEGER PRIMARY KEY,
     until INTEGER NOT NULL,

@@ -1,7 +1,8 @@
 //! Hints between the processes that share a database file.
 //!
-//! Every process that has the file open has a datagram socket in the hidden folder `.jobs.db-wake` beside it, and a commit sends the name of the queue
-//! to all of them. The folder is found through the database, so that neither `TMPDIR` nor a private `/tmp` separates the processes.
+//! Every process that has the file open has a datagram socket in the hidden folder `.jobs.db-wake`
+//! beside it, and a commit sends the name of the queue to all of them. The folder is found through
+//! the database, so that neither `TMPDIR` nor a private `/tmp` separates the processes.
 
 use std::{
     ffi::OsString,
@@ -17,7 +18,8 @@ use std::{
 use super::doorbell::Listeners;
 use crate::io::IoThread;
 
-/// A socket whose file has vanished, for example by a cleaner of old files, is made again after this time.
+/// A socket whose file has vanished, for example by a cleaner of old files, is made again after
+/// this time.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The folder of the sockets of one database.
@@ -64,7 +66,8 @@ impl Peers {
         });
     }
 
-    /// Reads the folder again when it has changed, or after a second: its time of change has the grain of a timer tick.
+    /// Reads the folder again when it has changed, or after a second: its time of change has the
+    /// grain of a timer tick.
     fn look(&mut self) {
         let changed = fs::metadata(&self.folder).and_then(|folder| folder.modified()).ok();
         if changed == self.changed && self.read.is_some_and(|read| read.elapsed() < LOOK) {
@@ -88,7 +91,8 @@ impl Drop for Guard {
     }
 }
 
-/// Listens for the hints of other processes on the thread `io`, which ends before the guard is dropped, and finds these processes.
+/// Listens for the hints of other processes on the thread `io`, which ends before the guard is
+/// dropped, and finds these processes.
 ///
 /// # Errors
 /// Why there can be no socket, for people.
@@ -140,11 +144,13 @@ struct Place {
 }
 
 impl Place {
-    /// Makes the socket, and the folder if it is the first there. Whoever may write to the database may send to it.
+    /// Makes the socket, and the folder if it is the first there. Whoever may write to the database
+    /// may send to it.
     fn bind(&self) -> io::Result<UnixDatagram> {
         let database = fs::metadata(&self.database)?;
         let folder = self.own.parent().unwrap_or(&self.own);
-        // The last to leave removes the empty folder, perhaps just before the socket is made, or while the folder is found to be there.
+        // The last to leave removes the empty folder, perhaps just before the socket is made, or
+        // while the folder is found to be there.
         let mut left = 100;
         let socket = loop {
             let made = match fs::create_dir(folder) {
@@ -162,7 +168,8 @@ impl Place {
             let own = rustix::process::geteuid().as_raw();
             io::Result::Ok(!found.is_symlink() && [own, 0, database.uid()].contains(&found.uid()))
         };
-        // The name can be guessed: in a folder that another user has put there, that user would learn of our queues.
+        // The name can be guessed: in a folder that another user has put there, that user would
+        // learn of our queues.
         if !trusted(folder)? {
             let _ = fs::remove_file(&self.own);
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));

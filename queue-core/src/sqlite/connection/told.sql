@@ -1,6 +1,8 @@
--- The triggers that tell of transitions, while a watcher follows a queue of the file. The numbers of states are those of `row.rs`: a job that is ready is so in every line. A new job
--- that is scheduled for the time 0 is beside the line, and has no place yet.
--- One that is scheduled for the time -1 - s is beside the line while it is edited: it was in the state s, and that it is beside the line is no transition.
+-- The triggers that tell of transitions, while a watcher follows a queue of the file. The numbers
+-- of states are those of `row.rs`: a job that is ready is so in every line. A new job that is
+-- scheduled for the time 0 is beside the line, and has no place yet. One that is scheduled for the
+-- time -1 - s is beside the line while it is edited: it was in the state s, and that it is beside
+-- the line is no transition.
 CREATE TRIGGER IF NOT EXISTS queue_told_new AFTER INSERT ON queue_jobs
 WHEN NOT (NEW.state = 2 AND NEW.pos = 0) AND EXISTS (SELECT 1 FROM queue_followed WHERE queue = NEW.queue AND until IS NOT 0)
 BEGIN
@@ -22,7 +24,8 @@ BEGIN
     FROM queue_followed WHERE queue = NEW.queue AND until > coalesce(now, CAST(unixepoch('subsec') * 1000 AS INTEGER));
     DELETE FROM queue_transitions WHERE queue = NEW.queue AND number = (SELECT last - 10000 FROM queue_followed WHERE queue = NEW.queue);
 END;
--- A job that was active and is gone is done. That the record of a job goes that has ended is no transition.
+-- A job that was active and is gone is done. That the record of a job goes that has ended is no
+-- transition.
 CREATE TRIGGER IF NOT EXISTS queue_told_gone AFTER DELETE ON queue_jobs
 WHEN OLD.state NOT IN (6, 7, 8, 9) AND EXISTS (SELECT 1 FROM queue_followed WHERE queue = OLD.queue AND until IS NOT 0)
 BEGIN

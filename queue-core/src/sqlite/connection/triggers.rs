@@ -1,4 +1,5 @@
-//! The triggers that tell of transitions. A file has them only while the mark of a watcher stands for a queue of it.
+//! The triggers that tell of transitions. A file has them only while the mark of a watcher stands
+//! for a queue of it.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -13,8 +14,9 @@ pub(crate) fn make(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(include_str!("told.sql"))
 }
 
-/// Ends the marks of all queues of the file that stand no longer, and removes what was told while they did: at most `items` rows. Without any mark the file needs no triggers.
-/// The row of a queue stays: its next mark goes on with the numbers. Gives whether more is left.
+/// Ends the marks of all queues of the file that stand no longer, and removes what was told while
+/// they did: at most `items` rows. Without any mark the file needs no triggers. The row of a queue
+/// stays: its next mark goes on with the numbers. Gives whether more is left.
 pub(crate) fn prune(connection: &Connection, now: i64, items: usize) -> rusqlite::Result<bool> {
     const LAPSED: &str = "SELECT queue FROM queue_followed WHERE until IS NOT 0 AND NOT coalesce(until > ?1 AND until <= ?2, 0) LIMIT 1";
     const OLD: &str = "DELETE FROM queue_transitions WHERE queue = ?1 AND number IN

@@ -28,7 +28,8 @@ impl From<Error> for Failed {
     }
 }
 
-/// What a queue's listeners have to hear: that there is work now, or at this time (broker milliseconds).
+/// What a queue's listeners have to hear: that there is work now, or at this time (broker
+/// milliseconds).
 pub(crate) type HintsOut = BTreeMap<String, i64>;
 
 pub(crate) struct Tx<'a> {
@@ -57,7 +58,8 @@ pub(crate) struct Queue<'n> {
     pub(crate) claim: i64,
     head: Cell<i64>,
     tail: Cell<i64>,
-    /// What a search for suspects of groups in this transaction has left: `true`, it stopped half-way; `false`, no other may start.
+    /// What a search for suspects of groups in this transaction has left: `true`, it stopped
+    /// half-way; `false`, no other may start.
     pub(crate) doubted: Cell<Option<bool>>,
 }
 
@@ -67,7 +69,8 @@ impl<'a> Tx<'a> {
         Tx { connection, source, clock, now: in_ms(clock), noted, counters: BTreeMap::new(), hints: HintsOut::new() }
     }
 
-    /// How long it is until the clock reads this. To the microsecond and more: whoever waits so long finds it due.
+    /// How long it is until the clock reads this. To the microsecond and more: whoever waits so
+    /// long finds it due.
     pub(crate) fn until(&self, at: i64) -> Duration {
         between(self.clock, at)
     }
@@ -77,7 +80,8 @@ impl<'a> Tx<'a> {
         self.source.is_of_test()
     }
 
-    /// When a job may start that is to wait so long. A part of a millisecond counts as a whole one, so that nothing starts early.
+    /// When a job may start that is to wait so long. A part of a millisecond counts as a whole one,
+    /// so that nothing starts early.
     pub(crate) fn due_after(&self, delay: Duration) -> i64 {
         let is_between = !self.clock.subsec_nanos().is_multiple_of(1_000_000);
         after(self.now, delay).saturating_add(i64::from(!delay.is_zero() && is_between))
@@ -85,7 +89,8 @@ impl<'a> Tx<'a> {
 
     /// Runs one operation, and tells why it was refused. What a refused one wrote is still there.
     pub(crate) fn attempt(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Failed>) -> rusqlite::Result<Option<Error>> {
-        // It may have been asked for after this transaction began: its delays begin no earlier than it. Never backwards, though.
+        // It may have been asked for after this transaction began: its delays begin no earlier than
+        // it. Never backwards, though.
         self.clock = self.clock.max(self.source.since_1970());
         self.now = in_ms(self.clock);
         if self.is_of_test() {
@@ -100,7 +105,8 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// The same so that a refusal undoes what the operation wrote, and nothing else. SQLite keeps a copy of each page for that.
+    /// The same so that a refusal undoes what the operation wrote, and nothing else. SQLite keeps a
+    /// copy of each page for that.
     pub(crate) fn isolated(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Failed>) -> rusqlite::Result<Option<Error>> {
         let (counters, hints, noted) = (self.counters.clone(), self.hints.clone(), self.noted);
         self.sql("SAVEPOINT operation")?.execute([])?;
@@ -116,7 +122,8 @@ impl<'a> Tx<'a> {
     /// Writes what was gathered; gives the hints to be rung after the commit.
     pub(crate) fn finish(self) -> rusqlite::Result<HintsOut> {
         for ((queue, name), value) in &self.counters {
-            // Within the bounds of the column: a refusal here would undo the operations of other callers, too.
+            // Within the bounds of the column: a refusal here would undo the operations of other
+            // callers, too.
             self.sql(
                 "INSERT INTO queue_counters (queue, name, value) VALUES (?1, ?2, ?3)
                  ON CONFLICT (queue, name) DO UPDATE SET value = max(-9007199254740992, min(9007199254740992, value + excluded.value))",
@@ -204,7 +211,8 @@ impl<'a> Tx<'a> {
         Ok(stored.unwrap_or(0).saturating_add(self.counters.get(&(queue, name)).copied().unwrap_or(0)))
     }
 
-    /// Stores the time of now among the queue's statistics. It counts nothing, so it may be noted beside a change of a place.
+    /// Stores the time of now among the queue's statistics. It counts nothing, so it may be noted
+    /// beside a change of a place.
     pub(crate) fn note_time(&mut self, queue: i64, name: &'static str) -> rusqlite::Result<()> {
         let mut note = self.sql("INSERT OR REPLACE INTO queue_counters (queue, name, value) VALUES (?1, ?2, ?3)")?;
         note.execute(params![queue, name, self.now]).map(drop)
@@ -298,7 +306,8 @@ pub(crate) fn progress_hint_of(queue: &str, id: &JobId) -> String {
     format!("%{id} {queue}")
 }
 
-/// Whether a failure comes from rows that are not what they should be, and not from the database as a whole.
+/// Whether a failure comes from rows that are not what they should be, and not from the database as
+/// a whole.
 fn is_of_the_data(error: &rusqlite::Error) -> bool {
     match error.sqlite_error_code() {
         Some(code) => matches!(code, ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig),
@@ -319,7 +328,8 @@ impl Queue<'_> {
         self.head.get()
     }
 
-    /// The last number of a claim. One near the end of all numbers, which somebody else has written, would not grow any more.
+    /// The last number of a claim. One near the end of all numbers, which somebody else has
+    /// written, would not grow any more.
     pub(crate) fn last_claim(&self) -> i64 {
         if self.claim < 1 << 50 { self.claim } else { 0 }
     }

@@ -1,5 +1,5 @@
-//! `u64` and `usize` as whole numbers of SQLite, which have a sign. rusqlite converts them in some of the versions that Cargo may choose, and in
-//! others by a feature.
+//! `u64` and `usize` as whole numbers of SQLite, which have a sign. rusqlite converts them in some
+//! of the versions that Cargo may choose, and in others by a feature.
 
 use rusqlite::{
     Row,

@@ -38,8 +38,9 @@ pub(crate) fn target(url: &str) -> Result<Target> {
 
 /// Where the database of a URL is; `None`: in memory.
 ///
-/// `sqlite://queue.db` and `sqlite:queue.db` are relative to the working directory, `sqlite:///var/lib/queue.db` is absolute,
-/// `sqlite://:memory:` is in memory. `%XX` stands for any byte of a path.
+/// `sqlite://queue.db` and `sqlite:queue.db` are relative to the working directory,
+/// `sqlite:///var/lib/queue.db` is absolute, `sqlite://:memory:` is in memory. `%XX` stands for any
+/// byte of a path.
 fn path(url: &str) -> Result<Option<PathBuf>> {
     let rest = url.strip_prefix("sqlite:").unwrap_or(url);
     let rest = rest.strip_prefix("//").unwrap_or(rest);

@@ -1,4 +1,5 @@
-//! The writer thread: one connection, and a commit for everything that gathered while the last one ran.
+//! The writer thread: one connection, and a commit for everything that gathered while the last one
+//! ran.
 
 use std::{
     collections::VecDeque,
@@ -24,7 +25,8 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A commit takes in no more operations than this, none after this time, and none once so many bytes of jobs are in it.
+/// A commit takes in no more operations than this, none after this time, and none once so many
+/// bytes of jobs are in it.
 const GROUP: usize = 256;
 const GROUP_TIME: Duration = Duration::from_millis(20);
 const GROUP_BYTES: usize = 2 * 1024 * 1024;
@@ -50,14 +52,16 @@ impl Writer {
         start("queue-sqlite-writer", Group::writing(opened, ballast, durability, bell))
     }
 
-    /// The same without a thread, for a database in memory of one test: each caller carries out its operation, and waits for nobody.
+    /// The same without a thread, for a database in memory of one test: each caller carries out its
+    /// operation, and waits for nobody.
     pub(crate) fn inline(opened: Opened, bell: Bell) -> Self {
         let (ops, receiver) = mpsc::unbounded_channel();
         let group = Group::writing(opened, Ballast::none(), Durability::Volatile, bell);
         Writer { ops, shown: group.location.clone(), own: Some(Arc::new(Mutex::new((group, receiver)))) }
     }
 
-    /// The same for a connection that only reads. An operation sees what was committed before it was asked for.
+    /// The same for a connection that only reads. An operation sees what was committed before it
+    /// was asked for.
     pub(crate) fn start_reader(opened: Opened) -> Result<(Self, JoinHandle<()>)> {
         let Opened { connection, file, location } = opened;
         let group = Group {
@@ -75,7 +79,8 @@ impl Writer {
         start("queue-sqlite-reader", group)
     }
 
-    /// Runs `work` in a transaction, together with what else is there, and answers after the commit.
+    /// Runs `work` in a transaction, together with what else is there, and answers after the
+    /// commit.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
         commit: Commit,
@@ -84,7 +89,8 @@ impl Writer {
         self.call_until(None, commit, work).await
     }
 
-    /// The same for a caller who waits until then at most. What the thread was given is done, although nobody waits any more.
+    /// The same for a caller who waits until then at most. What the thread was given is done,
+    /// although nobody waits any more.
     pub(crate) async fn call_until<T: Send + 'static>(
         &self,
         until: Option<Instant>,
@@ -213,7 +219,8 @@ impl Group {
             self.transaction(|tx, refuse| {
                 let until = Instant::now() + GROUP_TIME;
                 while answers.is_empty() || answers.len() < GROUP && bytes < GROUP_BYTES && Instant::now() < until {
-                    // A read that comes meanwhile must see what its caller has committed before: it gets a later snapshot.
+                    // A read that comes meanwhile must see what its caller has committed before: it
+                    // gets a later snapshot.
                     if waiting.is_empty() && !only_reads {
                         waiting.extend(receiver.try_recv());
                     }
@@ -261,7 +268,8 @@ impl Group {
             }
         }
         if answers.iter().any(|(op, _)| op.commit() != Commit::Soon) && self.file.as_ref().is_some_and(|file| !file.is_there()) {
-            // What was stored is in a file that nobody will find here. It may have been moved, and be opened elsewhere.
+            // What was stored is in a file that nobody will find here. It may have been moved, and
+            // be opened elsewhere.
             let lost = || Error::ambiguous(self.location.clone(), "its file was deleted or moved while the call was carried out");
             answers.iter_mut().filter(|(_, failure)| failure.is_none()).for_each(|(_, failure)| *failure = Some(lost()));
         }
@@ -270,7 +278,8 @@ impl Group {
         }
     }
 
-    /// Looks whether the database is still at its path, and opens what has come there since it was lost.
+    /// Looks whether the database is still at its path, and opens what has come there since it was
+    /// lost.
     fn find_file(&mut self) -> Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
         if file.look(&mut self.connection)? == Looked::Reopened {
@@ -280,7 +289,8 @@ impl Group {
         Ok(())
     }
 
-    /// The group once more, so that a refused operation undoes what it wrote. They are rare; the others need no copies of pages.
+    /// The group once more, so that a refused operation undoes what it wrote. They are rare; the
+    /// others need no copies of pages.
     fn commit_apart(&mut self, answers: &mut [(Box<dyn Op>, Option<Error>)], room: bool) -> Result<(), Failed> {
         self.transaction(|tx, refuse| {
             for (op, failure) in answers {
@@ -290,13 +300,15 @@ impl Group {
         })
     }
 
-    /// The group once more after the disk was full: without the enqueues, in the room that the ballast gave.
+    /// The group once more after the disk was full: without the enqueues, in the room that the
+    /// ballast gave.
     fn commit_without_adding(&mut self, answers: &mut [(Box<dyn Op>, Option<Error>)]) {
         let outcome = self.commit_apart(answers, false);
         if let Err(error) = outcome {
             let error = self.told(error);
             for (op, failure) in answers {
-                // An enqueue hears that there is no room: that is its reason, whatever became of the others.
+                // An enqueue hears that there is no room: that is its reason, whatever became of
+                // the others.
                 let full = matches!((op.commit().added(), &failure), (Some(_), Some(Error::BrokerFull { .. })));
                 *failure = Some(if full { self.full() } else { error.duplicate() });
             }
@@ -317,7 +329,8 @@ impl Group {
         let roomy = self.ballast.ensure_ballast();
         if roomy != self.roomy {
             self.roomy = roomy;
-            // Without the ballast the write-ahead log must stay small: it is merged and started over all the time.
+            // Without the ballast the write-ahead log must stay small: it is merged and started
+            // over all the time.
             let pages = if roomy { schema::CHECKPOINT_PAGES } else { schema::CHECKPOINT_PAGES / 16 };
             if let Err(error) = self.connection.pragma_update(None, "wal_autocheckpoint", pages) {
                 tracing::warn!(broker = self.location, %error, "cannot set the checkpoint interval of the write-ahead log");
@@ -326,7 +339,8 @@ impl Group {
         roomy
     }
 
-    /// Gives the ballast away, and what it frees to merging the write-ahead log, which can then be started over.
+    /// Gives the ballast away, and what it frees to merging the write-ahead log, which can then be
+    /// started over.
     fn make_room(&mut self) {
         if self.ballast.delete_ballast() {
             tracing::warn!(broker = self.location, "the disk is full: new jobs are refused, running jobs can still finish");

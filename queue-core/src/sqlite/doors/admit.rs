@@ -1,7 +1,8 @@
 //! The door `admit`: a job that waits becomes active, under the receipt of the lane that claims it.
 //!
-//! Everything that is claimed passes it: jobs of the line, suspects, parked jobs. It looks before it takes: [`Admission::look`]
-//! says whether a job may be next, and one that is refused has not moved. Only then [`Admission::admit`] writes.
+//! Everything that is claimed passes it: jobs of the line, suspects, parked jobs. It looks before
+//! it takes: [`Admission::look`] says whether a job may be next, and one that is refused has not
+//! moved. Only then [`Admission::admit`] writes.
 //!
 //! | inputs | receipt (lane and claim number), how many jobs, how many bytes at most ([`MAX_BYTES`], except for a single job) |
 //! |---|---|
@@ -26,10 +27,12 @@ use crate::{
     },
 };
 
-/// Names of sets of releases that could not read jobs of one task: the first ones that one turn looks at, and as many behind those of the turn before.
+/// Names of sets of releases that could not read jobs of one task: the first ones that one turn
+/// looks at, and as many behind those of the turn before.
 const PARKED_NAMES: usize = 100;
 
-/// Jobs that are parked under one name and that a turn looks at in addition to those that it has room for: suspects, and jobs of groups, which wait until they are served.
+/// Jobs that are parked under one name and that a turn looks at in addition to those that it has
+/// room for: suspects, and jobs of groups, which wait until they are served.
 const PARKED_BESIDE: usize = 100;
 
 /// The same of those behind the first ones.
@@ -65,7 +68,8 @@ impl Admission {
         self.left
     }
 
-    /// Takes a job that was found elsewhere than at the head of the line. False: there is no room for it, and it has not moved.
+    /// Takes a job that was found elsewhere than at the head of the line. False: there is no room
+    /// for it, and it has not moved.
     pub(super) fn take_one(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, waiting: Waiting) -> Result<bool, Failed> {
         if !self.look(&waiting) {
             return Ok(false);
@@ -103,7 +107,8 @@ impl Admission {
         Ok(())
     }
 
-    /// Takes parked jobs of a task: those whose task was not known, then those that were not readable for other releases than this one.
+    /// Takes parked jobs of a task: those whose task was not known, then those that were not
+    /// readable for other releases than this one.
     pub(crate) fn take_parked(
         &mut self,
         tx: &mut Tx<'_>,
@@ -139,7 +144,8 @@ impl Admission {
         Ok(tx.note_place(queue.key, &place, Some(after.as_bytes()))?)
     }
 
-    /// Takes jobs that are parked under a name. Where the first ones may not be claimed, others are looked at; the next claim goes on behind these.
+    /// Takes jobs that are parked under a name. Where the first ones may not be claimed, others are
+    /// looked at; the next claim goes on behind these.
     fn take_parked_under(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, task: &str, suspects: bool) -> Result<(), Failed> {
         let Some(last) = self.take_parked_behind(tx, queue, task, suspects, &Value::Blob(Vec::new()), PARKED_BESIDE)? else {
             return Ok(());
@@ -158,8 +164,9 @@ impl Admission {
         Ok(())
     }
 
-    /// The same of those behind an id. A suspect is one here too: at most one, if `suspects`; those that are passed over stay parked. Gives the last one that it
-    /// has looked at, if others are left.
+    /// The same of those behind an id. A suspect is one here too: at most one, if `suspects`; those
+    /// that are passed over stay parked. Gives the last one that it has looked at, if others are
+    /// left.
     fn take_parked_behind(
         &mut self,
         tx: &mut Tx<'_>,

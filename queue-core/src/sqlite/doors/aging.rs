@@ -1,7 +1,9 @@
-//! Aging: jobs that wait rise. A row of `queue_rising` says when a job rises by a priority that is ready, and which priority it has come to. The place of a job
-//! that has risen is one of that priority; the column `priority` keeps its own.
+//! Aging: jobs that wait rise. A row of `queue_rising` says when a job rises by a priority that is
+//! ready, and which priority it has come to. The place of a job that has risen is one of that
+//! priority; the column `priority` keeps its own.
 //!
-//! The row is written when the job comes into the line, and goes when it is claimed or taken out. One that another program has left is dropped when it is due.
+//! The row is written when the job comes into the line, and goes when it is claimed or taken out.
+//! One that another program has left is dropped when it is due.
 
 use rusqlite::{OptionalExtension, ToSql, params, types::Value};
 
@@ -61,7 +63,8 @@ struct Riser {
     may: bool,
 }
 
-/// Jobs that have waited for long enough rise by one priority, and stand behind those that have it already: as many as may become due at once.
+/// Jobs that have waited for long enough rise by one priority, and stand behind those that have it
+/// already: as many as may become due at once.
 pub(crate) fn rise(tx: &mut Tx<'_>, queue: &Queue<'_>) -> Result<(), Failed> {
     /// Jobs that rise: those of one time in the order in which they stand. With the state and the
     /// crashes of the job.

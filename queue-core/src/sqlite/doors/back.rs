@@ -14,7 +14,9 @@
 //! | [`requeue`] | tail of the line, out of `dead`, `cancelled` or `expired` | all that counts or describes failures, the expiry; `requeued`, what is counted of the dead and the kept | now |
 //! | [`repair`], [`mend`] | an end of the line; where its state says | nothing | none |
 //!
-//! All but `requeue` and `mend` ask for the job's key again: if a younger job has it, the job ends as `cancelled`. All leave envelope, priority and digest. The jobs that were active have passed [`settle`](super::settle) before.
+//! All but `requeue` and `mend` ask for the job's key again: if a younger job has it, the job ends
+//! as `cancelled`. All leave envelope, priority and digest. The jobs that were active have passed
+//! [`settle`](super::settle) before.
 
 use std::time::Duration;
 
@@ -41,7 +43,8 @@ use crate::{
     },
 };
 
-/// When a parked job is buried that waits for a worker that knows its task: a time that is in no clock.
+/// When a parked job is buried that waits for a worker that knows its task: a time that is in no
+/// clock.
 const NEVER: i64 = 1 << 52;
 
 /// After a failure or crash that may be tried again.
@@ -63,7 +66,8 @@ fn snoozed(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, more: u64) -> 
     Ok(())
 }
 
-/// A service that the job calls has had enough for so long: the limit waits, or if the job has none its group, and the job before its others. Without both it waits alone.
+/// A service that the job calls has had enough for so long: the limit waits, or if the job has none
+/// its group, and the job before its others. Without both it waits alone.
 pub(crate) fn limited(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, delay: Duration, name: Option<&str>) -> Result<(), Failed> {
     let until = tx.due_after(delay);
     let closed = match job.id {
@@ -134,13 +138,15 @@ fn enter(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, task: &str, unrea
     Ok(())
 }
 
-/// The same because the task is paused, before the job has started: nobody has to hear of it, and it has its key all the time.
+/// The same because the task is paused, before the job has started: nobody has to hear of it, and
+/// it has its key all the time.
 pub(crate) fn aside(tx: &mut Tx<'_>, queue: &Queue<'_>, mut job: Leaving<'_>, task: &str) -> Result<(), Failed> {
     let unreadable = job.unreadable.take();
     enter(tx, queue, job, task, unreadable)
 }
 
-/// The same for a job that this release cannot read. The sweep buries it so long after the first release that could not.
+/// The same for a job that this release cannot read. The sweep buries it so long after the first
+/// release that could not.
 pub(crate) fn unreadable(
     tx: &mut Tx<'_>,
     queue: &Queue<'_>,

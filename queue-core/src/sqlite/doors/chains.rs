@@ -26,8 +26,9 @@ pub(super) struct Share<'a> {
 }
 
 impl Share<'_> {
-    /// Of jobs of equal priority those with limits come first in half of the starts of a group. Multiples of the golden ratio spread evenly, also those of every second or
-    /// third start: a group that rests between its starts passes some over.
+    /// Of jobs of equal priority those with limits come first in half of the starts of a group.
+    /// Multiples of the golden ratio spread evenly, also those of every second or third start: a
+    /// group that rests between its starts passes some over.
     fn is_of_limited(&self) -> bool {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
         let share = (self.start / self.cost.max(1)).cast_unsigned();
@@ -80,8 +81,9 @@ impl Chains {
         Ok(())
     }
 
-    /// The next job of a group, and of its holder alone if it has one: what cannot start is shut. `free`: the priority of a job without limits that is ready in
-    /// this group; of equal ones both have their share.
+    /// The next job of a group, and of its holder alone if it has one: what cannot start is shut.
+    /// `free`: the priority of a job without limits that is ready in this group; of equal ones both
+    /// have their share.
     pub(super) fn next(
         &mut self,
         tx: &mut Tx<'_>,

@@ -1,6 +1,8 @@
-//! Edits: a job that waits becomes what a person wants, if it is as it was seen. Nothing is written before everything has been looked at.
+//! Edits: a job that waits becomes what a person wants, if it is as it was seen. Nothing is written
+//! before everything has been looked at.
 //!
-//! What is given back and taken with it: the [key](keys), the line of an ordered group, the place in the line. A job whose place does not change keeps it.
+//! What is given back and taken with it: the [key](keys), the line of an ordered group, the place
+//! in the line. A job whose place does not change keeps it.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -63,7 +65,8 @@ pub(crate) fn edit(tx: &mut Tx<'_>, queue: &Queue<'_>, request: &EditJob) -> Res
     };
     let leaving = if leaves { Some(ready::leave(tx, queue, id, own.state)?) } else { None };
     if leaves {
-        // Beside the line at first, until all is noted of it: at a time by which the triggers for watchers know where it was.
+        // Beside the line at first, until all is noted of it: at a time by which the triggers for
+        // watchers know where it was.
         tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, SCHEDULED, -1 - own.state])?;
         groups::review_of(tx, queue, id)?;
     } else if let Some(at) = request.at_ms.filter(|_| retimes) {
@@ -112,7 +115,8 @@ fn wanted(request: &EditJob) -> NewJob {
     job
 }
 
-/// A job that stands in no line gets another group, or other limits. It may hold the line of the group that it leaves.
+/// A job that stands in no line gets another group, or other limits. It may hold the line of the
+/// group that it leaves.
 fn regroup(tx: &mut Tx<'_>, queue: &Queue<'_>, own: &Own, wanted: &NewJob) -> Result<(), Failed> {
     let id = wanted.id.as_bytes();
     if own.group == wanted.group && own.group.is_some() {

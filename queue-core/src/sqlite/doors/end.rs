@@ -1,4 +1,5 @@
-//! The door `end`: a job has come to its end, or its record has. What a job holds is given back here.
+//! The door `end`: a job has come to its end, or its record has. What a job holds is given back
+//! here.
 //!
 //! | function | end | changes besides |
 //! |---|---|---|
@@ -13,7 +14,9 @@
 //! | [`evict_dead`], [`evict_kept`], [`trim`] | gone: the oldest records of a final state | `dead_evicted` |
 //! | [`forget`] | remembered ids | nothing |
 //!
-//! All give the job's key back, and the line of its group: see [`keys`] and [`groups`]. The broker's own counters (`.kept`, `.kept_bytes`, `.dead_bytes`, `.remembered`) follow each of them.
+//! All give the job's key back, and the line of its group: see [`keys`] and [`groups`]. The
+//! broker's own counters (`.kept`, `.kept_bytes`, `.dead_bytes`, `.remembered`) follow each of
+//! them.
 
 use std::time::Duration;
 
@@ -42,8 +45,8 @@ use crate::{
     },
 };
 
-/// Acks a job that leaves nothing, with a made id and watched by nobody: the common case, through both doors in one statement. False: its receipt
-/// does not stand.
+/// Acks a job that leaves nothing, with a made id and watched by nobody: the common case, through
+/// both doors in one statement. False: its receipt does not stand.
 pub(crate) fn acked(tx: &mut Tx<'_>, queue: &Queue<'_>, receipt: Receipt, id: &[u8]) -> Result<bool, Failed> {
     let gone = tx.sql(sql!("end_acked.sql"))?.execute(params![queue.key, id, ACTIVE, receipt.lane, receipt.claim])?;
     if gone == 0 {
@@ -117,7 +120,8 @@ pub(crate) fn bury(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, reason:
     Ok(())
 }
 
-/// Buries parked jobs that no release has read within their time, at most so many. Gives their ids, and how many jobs it has looked at.
+/// Buries parked jobs that no release has read within their time, at most so many. Gives their ids,
+/// and how many jobs it has looked at.
 pub(crate) fn bury_unreadable(tx: &mut Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(Vec<JobId>, usize), Failed> {
     /// Parked jobs whose time is over to be read by a release: id, note, envelope.
     const UNREADABLE: &str =
@@ -216,7 +220,8 @@ pub(crate) fn repaired(tx: &mut Tx<'_>, queue: &Queue<'_>, damages: usize) {
     tx.count(queue.key, "repaired", i64::try_from(damages).unwrap_or(i64::MAX));
 }
 
-/// Removes dead letters from the oldest on, at most `items`: those that died until then, and more while they are more than so many bytes.
+/// Removes dead letters from the oldest on, at most `items`: those that died until then, and more
+/// while they are more than so many bytes.
 pub(crate) fn evict_dead(tx: &mut Tx<'_>, queue: &Queue<'_>, until: i64, bytes: i64, items: usize) -> Result<usize, Failed> {
     let evicted = evict(tx, queue, DEAD, items, |tx, died| Ok(died <= until || tx.counter(queue.key, ".dead_bytes")? > bytes))?;
     tx.count(queue.key, "dead_evicted", i64::try_from(evicted).unwrap_or(i64::MAX));
@@ -261,7 +266,8 @@ fn oldest(tx: &Tx<'_>, queue: &Queue<'_>, state: i64) -> rusqlite::Result<Option
     tx.sql(OLDEST)?.query_row(params![queue.key, state], read).optional()
 }
 
-/// Removes the first records of a final state, at most `items`, for as long as `goes` says so of their `pos`.
+/// Removes the first records of a final state, at most `items`, for as long as `goes` says so of
+/// their `pos`.
 fn evict(
     tx: &mut Tx<'_>,
     queue: &Queue<'_>,
@@ -281,7 +287,8 @@ fn evict(
     Ok(removed)
 }
 
-/// Forgets at most `items` remembered ids that are as old as that, and at most `items` more while there are more than `most`.
+/// Forgets at most `items` remembered ids that are as old as that, and at most `items` more while
+/// there are more than `most`.
 pub(crate) fn forget(tx: &mut Tx<'_>, queue: &Queue<'_>, until: i64, most: i64, items: usize) -> Result<usize, Failed> {
     /// Removes old remembered ids.
     /// ?1 queue, ?2 ended until then, ?3 limit.

@@ -1,5 +1,5 @@
-//! Groups: who may be served. The jobs of a group that are ready stand in a line of its own: the states `LINED`, and `LINED_SUSPECT` for suspects, with the
-//! number of the line as rank.
+//! Groups: who may be served. The jobs of a group that are ready stand in a line of its own: the
+//! states `LINED`, and `LINED_SUSPECT` for suspects, with the number of the line as rank.
 //!
 //! | table | a row |
 //! |---|---|
@@ -9,8 +9,9 @@
 //! | `queue_rules` | what people have set: of a group, of all (`*`), or of plain jobs (`-`); and what code declares of all (`+`) |
 //! | `queue_virtual_times` | the virtual time of a queue, and the virtual start of its plain jobs |
 //!
-//! After each transition a group is eligible if it has a job that may start: [`review`] sees to it. A group with a suspect that may start is in doubt, too. The two are
-//! apart because a claim takes one suspect at most: a search for other jobs never meets suspects.
+//! After each transition a group is eligible if it has a job that may start: [`review`] sees to it.
+//! A group with a suspect that may start is in doubt, too. The two are apart because a claim takes
+//! one suspect at most: a search for other jobs never meets suspects.
 
 use rusqlite::{OptionalExtension, ToSql, params, types::Value};
 
@@ -80,8 +81,8 @@ pub(crate) fn next(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Res
     tx.sql(NEXT)?.query_map(params![queue.key, Unsigned(most)], |row| row.get::<_, Vec<u8>>(0))?.collect()
 }
 
-/// Groups with a job that is ready, at most so many, whether they may be served or not: those with the first lines, and of those whose jobs have limits
-/// the first by name.
+/// Groups with a job that is ready, at most so many, whether they may be served or not: those with
+/// the first lines, and of those whose jobs have limits the first by name.
 pub(crate) fn some_with_jobs(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Result<Vec<Vec<u8>>> {
     /// Groups with jobs in their lines, at most some: from one line to the next, whatever else the
     /// index has.
@@ -117,7 +118,8 @@ pub(crate) fn line_of(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::
     Ok(row(tx, queue, name)?.map(|row| row.line))
 }
 
-/// Where the jobs of a priority stand in a line, but for the one that holds it: the first place and the last.
+/// Where the jobs of a priority stand in a line, but for the one that holds it: the first place and
+/// the last.
 pub(crate) fn places_of(priority: i64) -> (i64, i64) {
     ((priority + 1) << 56, ((priority + 2) << 56) - 1)
 }
@@ -292,7 +294,8 @@ fn chain(
     Ok(true)
 }
 
-/// Whether a job stands in a line, and its limits let it be looked at: as one that may be eligible, or as a suspect.
+/// Whether a job stands in a line, and its limits let it be looked at: as one that may be eligible,
+/// or as a suspect.
 fn is_lined(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<i64> {
     const STATE: &str = "SELECT state FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     let state = tx.sql(STATE)?.query_row(params![queue.key, id], |row| row.get::<_, i64>(0)).optional()?;
@@ -390,7 +393,8 @@ pub(crate) fn start(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], id: &(impl ToSq
     Ok(())
 }
 
-/// A job has ended, and has its last place: it holds no line. `gone`: nor is it known to have a group.
+/// A job has ended, and has its last place: it holds no line. `gone`: nor is it known to have a
+/// group.
 pub(super) fn leave(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), gone: bool) -> rusqlite::Result<()> {
     match of(tx, queue, id)? {
         Some(name) => leave_line(tx, queue, id, &name, gone),
@@ -428,8 +432,9 @@ pub(super) fn comes_first(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlit
     }
 }
 
-/// Forgets groups of which nothing is left, at most so many. Groups that have jobs and are not eligible stay, and are passed over: it looks at ten times as many groups, and the
-/// next sweep goes on behind them. Gives how many it has removed, and whether more may be left.
+/// Forgets groups of which nothing is left, at most so many. Groups that have jobs and are not
+/// eligible stay, and are passed over: it looks at ten times as many groups, and the next sweep
+/// goes on behind them. Gives how many it has removed, and whether more may be left.
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(usize, bool), Failed> {
     /// groups that are not eligible whose start the virtual time has passed, behind one: the line,
     /// the start, and whether the group has a job in its line.

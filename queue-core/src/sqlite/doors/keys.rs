@@ -1,5 +1,6 @@
-//! Keys: at most one job holds each. Enqueue and `back` take a key; `admit`, for a job that holds it until it starts, and `end` give it back. Then
-//! the job gets it that is `held` for it, and waits in the line.
+//! Keys: at most one job holds each. Enqueue and `back` take a key; `admit`, for a job that holds
+//! it until it starts, and `end` give it back. Then the job gets it that is `held` for it, and
+//! waits in the line.
 //!
 //! | table | a row |
 //! |---|---|
@@ -98,7 +99,8 @@ pub(crate) fn holder(tx: &Tx<'_>, queue: &Queue<'_>, key: &UniqueKey) -> Result<
     Ok(Some(holder))
 }
 
-/// A person takes a key from whoever holds it: that job lacks it for a reason, until it comes back to wait.
+/// A person takes a key from whoever holds it: that job lacks it for a reason, until it comes back
+/// to wait.
 pub(crate) fn release(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &UniqueKey) -> Result<Option<KeyHolder>, Failed> {
     const TAKEN: &str = "UPDATE queue_keyed SET first = 0 WHERE queue = ?1 AND id = ?2 AND key = ?3";
     let holder = holder(tx, queue, key)?;
@@ -138,7 +140,8 @@ pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, unique: &Un
     give(tx, queue, unique.key.as_bytes(), job.id.as_bytes(), duration)
 }
 
-/// What a new job is answered whose key another job holds. `at`: when it is due; `before`: the record of its id, if that gives way.
+/// What a new job is answered whose key another job holds. `at`: when it is due; `before`: the
+/// record of its id, if that gives way.
 pub(crate) fn conflict(
     tx: &mut Tx<'_>,
     queue: &Queue<'_>,
@@ -216,7 +219,8 @@ pub(crate) fn younger(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)
     let Some(Keyed { key, hold, .. }) = keyed(tx, queue, id)?.filter(|keyed| keyed.hold != WITHIN) else { return Ok(None) };
     tx.sql(ANEW)?.execute(params![queue.key, id, tx.now])?;
     match held(tx, queue, &key)? {
-        // A key that is held for a time is that of another declaration: it keeps nobody from being run again.
+        // A key that is held for a time is that of another declaration: it keeps nobody from being
+        // run again.
         Some(Held { until: Some(_), .. }) => Ok(None),
         Some(held) if is_same(id, &held.id)? => Ok(None),
         Some(held) => Ok(Some(JobId::from_bytes(&held.id)?)),
@@ -257,7 +261,8 @@ pub(crate) fn started(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(
     }
 }
 
-/// A job that has ended gives its key back, if it holds it and not for a time. `gone`: nothing of the job stays.
+/// A job that has ended gives its key back, if it holds it and not for a time. `gone`: nothing of
+/// the job stays.
 pub(super) fn give_back(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), gone: bool) -> Result<(), Failed> {
     const FORGET: &str = "DELETE FROM queue_keyed WHERE queue = ?1 AND id = ?2";
     let Some(keyed) = keyed(tx, queue, id)? else { return Ok(()) };
@@ -296,8 +301,8 @@ pub(crate) fn follow(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &[u8], id: &[u8]) 
     Ok(())
 }
 
-/// A job that waits has another key, which is free: it gives the old one back, if it holds it, and takes the new one. One that was held for a time is held
-/// until the same time.
+/// A job that waits has another key, which is free: it gives the old one back, if it holds it, and
+/// takes the new one. One that was held for a time is held until the same time.
 pub(super) fn exchange(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], key: &UniqueKey) -> Result<(), Failed> {
     const NOTE: &str = "UPDATE queue_keyed SET key = ?3, first = iif(first = 0, ?4, first) WHERE queue = ?1 AND id = ?2";
     const STALE: &str = "DELETE FROM queue_keys WHERE queue = ?1 AND key = ?2";
@@ -344,7 +349,8 @@ pub(crate) fn take_free_key(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Re
     younger(tx, queue, id).map(drop)
 }
 
-/// Removes at most so many of the keys that were held for a time which is over, and brings a time back that no clock could have set.
+/// Removes at most so many of the keys that were held for a time which is over, and brings a time
+/// back that no clock could have set.
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<usize> {
     /// Of the keys that are held for a time, those that end last: no clock could have set a time
     /// beyond their duration.

@@ -48,7 +48,8 @@ impl Ledger {
                 stored.map_or((0, 0), |(tat, step, closed)| (gcra::rebased(&rule, (tat - tx.micros()).max(0), step), closed));
             let longest = i64::try_from(LONGEST_CLOSED.as_millis()).unwrap_or(i64::MAX);
             let latest = tx.now.saturating_add(longest);
-            // From now on time passes by the new rate. What is too far ahead was stored by a clock that was wrong.
+            // From now on time passes by the new rate. What is too far ahead was stored by a clock
+            // that was wrong.
             let dirty = stored.is_some_and(|(tat, step, closed)| {
                 let is_new = rule.rate.is_some_and(|rate| rate.step() != step);
                 tat > tx.micros() && (is_new || tat - tx.micros() > gcra::most(&rule)) || closed > latest
@@ -80,7 +81,8 @@ impl Ledger {
         Ok(self.opens_at(tx, queue, key, cost)?.map(Until::At))
     }
 
-    /// What holds a job back: the key, and until when. A key that has a rate may be kept for a job that costs more.
+    /// What holds a job back: the key, and until when. A key that has a rate may be kept for a job
+    /// that costs more.
     pub(crate) fn blocker(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, limited: &Limited) -> rusqlite::Result<Option<(LimitKey, Until)>> {
         for key in &limited.keys {
             if self.is_full(tx, queue, key)? {
@@ -131,7 +133,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// A chain that was picked from goes to the end of its group and priority; what cannot go on is shut, what is empty goes.
+    /// A chain that was picked from goes to the end of its group and priority; what cannot go on is
+    /// shut, what is empty goes.
     pub(super) fn settle(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, chain: i64, start: i64) -> rusqlite::Result<()> {
         let Some(limited) = head_of(tx, queue, chain)? else { return drop_empty(tx, queue, chain).map(drop) };
         match self.blocker(tx, queue, &limited)? {
@@ -157,8 +160,9 @@ impl Ledger {
         }))
     }
 
-    /// Opens chains that are shut under keys with room, at most so many of each that may be served. Those of groups that may not be are opened on the way: no claim
-    /// meets them again. `passed`: how many that were in this claim. Gives the groups of all.
+    /// Opens chains that are shut under keys with room, at most so many of each that may be served.
+    /// Those of groups that may not be are opened on the way: no claim meets them again. `passed`:
+    /// how many that were in this claim. Gives the groups of all.
     pub(super) fn open_some(
         &mut self,
         tx: &mut Tx<'_>,
@@ -195,8 +199,9 @@ impl Ledger {
         Ok(names)
     }
 
-    /// Of chains of a group that are shut under one key that of the highest priority is opened first, and of these the oldest: it changes starts with the one that is next.
-    /// But a key is kept for a job that costs more.
+    /// Of chains of a group that are shut under one key that of the highest priority is opened
+    /// first, and of these the oldest: it changes starts with the one that is next. But a key is
+    /// kept for a job that costs more.
     fn first_by_priority(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, chain: i64, name: &[u8]) -> rusqlite::Result<i64> {
         const BEST: &str =
             "SELECT chain, start FROM queue_chains WHERE queue = ?1 AND shut = ?2 AND name = ?3 ORDER BY priority, ticket, chain LIMIT 1";

@@ -1,5 +1,6 @@
-//! Limits: which chains may start. A chain is a group, a priority, and the keys of limits; its jobs that are ready are in the state `CHAINED`, with the number
-//! of the chain as rank. A chain is *open*, or *shut* under a key that has let none of its jobs start.
+//! Limits: which chains may start. A chain is a group, a priority, and the keys of limits; its jobs
+//! that are ready are in the state `CHAINED`, with the number of the chain as rank. A chain is
+//! *open*, or *shut* under a key that has let none of its jobs start.
 //!
 //! | table | a row |
 //! |---|---|
@@ -10,8 +11,9 @@
 //! | `queue_wakes` | a key that has, or may have, room from a time on, and chains that are shut under it; a time of 0: now |
 //! | `queue_limits` | what is declared and set of a limit |
 //!
-//! A chain is open until it is looked at: a claim shuts what it finds and cannot start. A key that has room again is among the wakes before the transaction ends
-//! that gives it room. So nothing waits that may start, and no claim looks at what is shut.
+//! A chain is open until it is looked at: a claim shuts what it finds and cannot start. A key that
+//! has room again is among the wakes before the transaction ends that gives it room. So nothing
+//! waits that may start, and no claim looks at what is shut.
 
 use rusqlite::{OptionalExtension, ToSql, params};
 
@@ -28,7 +30,8 @@ use crate::{
     },
 };
 
-/// The group of jobs that have limits and no group: it is no share of its own, what it has is served among the plain jobs.
+/// The group of jobs that have limits and no group: it is no share of its own, what it has is
+/// served among the plain jobs.
 pub(crate) const NO_GROUP: &[u8] = b"\0\0";
 
 /// The priority of who holds the line of an ordered group.
@@ -100,7 +103,8 @@ pub(crate) fn held(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::
     tx.sql(HELD)?.query_row(params![queue.key, key.as_bytes()], |row| row.get(0))
 }
 
-/// How many ready jobs have limits, counted up to `most`: those without a group if `is_plain`, those of groups if not.
+/// How many ready jobs have limits, counted up to `most`: those without a group if `is_plain`,
+/// those of groups if not.
 pub(super) fn count(tx: &Tx<'_>, queue: &Queue<'_>, is_plain: bool, most: u64) -> rusqlite::Result<u64> {
     const PLAIN: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_chains AS chains CROSS JOIN queue_jobs AS jobs
         ON jobs.queue = chains.queue AND jobs.state = ?2 AND jobs.rank = chains.chain
@@ -112,7 +116,8 @@ pub(super) fn count(tx: &Tx<'_>, queue: &Queue<'_>, is_plain: bool, most: u64) -
     tx.sql(count)?.query_row(params![queue.key, CHAINED, NO_GROUP, Unsigned(most)], |row| Unsigned::get(row, 0))
 }
 
-/// The chain of a job that is ready is open, and the last of its group and priority; unless it is there already. Gives its number.
+/// The chain of a job that is ready is open, and the last of its group and priority; unless it is
+/// there already. Gives its number.
 pub(super) fn join(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], priority: i64, limited: &Limited) -> rusqlite::Result<i64> {
     const JOIN: &str = "INSERT INTO queue_chains (queue, name, priority, keys, ticket)
         VALUES (?1, ?2, ?3, ?4, ifnull((SELECT max(ticket) FROM queue_chains WHERE queue = ?1 AND name = ?2 AND priority = ?3 AND shut IS NULL), 0) + 1)
@@ -131,7 +136,8 @@ pub(super) fn open(tx: &Tx<'_>, chain: i64) -> rusqlite::Result<()> {
     tx.sql(OPEN)?.execute([chain]).map(drop)
 }
 
-/// The first chains of a group in the order of their keys: at most so many for each priority that there is.
+/// The first chains of a group in the order of their keys: at most so many for each priority that
+/// there is.
 pub(crate) fn chains(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], most: usize) -> rusqlite::Result<Vec<i64>> {
     const CHAINS: &str = "SELECT chain FROM queue_chains WHERE queue = ?1 AND name = ?2 AND priority >= 0 ORDER BY keys, priority LIMIT ?3";
     let most = most * (usize::from(Priority::Low.number()) + 1);
@@ -154,7 +160,8 @@ pub(super) fn drop_empty(tx: &Tx<'_>, queue: &Queue<'_>, chain: i64) -> rusqlite
     Ok(is_empty)
 }
 
-/// A job has left the line: its chain may be empty. If that is shut, its key may have waited for this job, and lets others start that cost less.
+/// A job has left the line: its chain may be empty. If that is shut, its key may have waited for
+/// this job, and lets others start that cost less.
 pub(super) fn left(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8], limited: &Limited) -> rusqlite::Result<()> {
     const CHAINS: &str = "SELECT chain, shut FROM queue_chains WHERE queue = ?1 AND name = ?2 AND keys = ?3";
     let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<Vec<u8>>>(1)?));
@@ -219,7 +226,8 @@ fn shut_under(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Opt
     Ok(shut.and_then(|key| LimitKey::from_bytes(&key)))
 }
 
-/// Until when a key is kept for a job that costs more, and waits for it. `until`: what the key says itself.
+/// Until when a key is kept for a job that costs more, and waits for it. `until`: what the key says
+/// itself.
 pub(crate) fn kept_until(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, until: Option<i64>) -> rusqlite::Result<Option<i64>> {
     const WAKE: &str = "SELECT at FROM queue_wakes WHERE queue = ?1 AND key = ?2 AND at > ?3";
     let known = until.map_or(tx.now, |at| at.max(tx.now));
@@ -227,7 +235,8 @@ pub(crate) fn kept_until(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, until: 
     Ok(kept.or(until))
 }
 
-/// The same for a job that does not wait for the key yet. No job waits longer than the rule lets a rate be ahead, unless a clock was wrong.
+/// The same for a job that does not wait for the key yet. No job waits longer than the rule lets a
+/// rate be ahead, unless a clock was wrong.
 pub(super) fn reserved_until(
     tx: &Tx<'_>,
     queue: &Queue<'_>,
@@ -274,7 +283,8 @@ pub(super) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<bool> {
     tx.sql(WAITS)?.query_row(params![queue.key, tx.now], |row| row.get(0))
 }
 
-/// When the next key lets a job start for which others wait. Keys that may have room now are not among them: there is more work.
+/// When the next key lets a job start for which others wait. Keys that may have room now are not
+/// among them: there is more work.
 pub(super) fn next_due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Option<i64>> {
     const NEXT: &str = "SELECT min(at) FROM queue_wakes WHERE queue = ?1 AND at > ?2";
     if !tx.limited() {
@@ -324,7 +334,8 @@ pub(crate) fn start(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) 
     limited.keys.iter().try_for_each(|key| tx.sql(TAKE)?.execute(params![queue.key, key.as_bytes(), id]).map(drop))
 }
 
-/// A limit of a job has had enough until a time: the one of a name, or without a name the first with a rate, or the first. False: it has none.
+/// A limit of a job has had enough until a time: the one of a name, or without a name the first
+/// with a rate, or the first. False: it has none.
 pub(crate) fn close(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8], until: i64, name: Option<&str>) -> rusqlite::Result<bool> {
     let Some(limited) = of(tx, queue, id)? else { return Ok(false) };
     let mut chosen = match name {
@@ -354,7 +365,8 @@ pub(crate) fn refund(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite:
     limited.keys.iter().try_for_each(|key| loosen(tx, queue, key))
 }
 
-/// A run has used something else than its job is charged at a claim. Its slots were given back, so that the keys are looked at.
+/// A run has used something else than its job is charged at a claim. Its slots were given back, so
+/// that the keys are looked at.
 pub(crate) fn correct(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8], used: &Used) -> rusqlite::Result<()> {
     let Some(limited) = of(tx, queue, id)? else { return Ok(()) };
     let mut ledger = Ledger::default();
@@ -362,8 +374,9 @@ pub(crate) fn correct(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8], used: &Used) ->
     ledger.write(tx, queue)
 }
 
-/// Forgets what is known of the rates of keys whose time is over, at most so many. Keys that are closed stay, and are passed over: it looks at ten times as many, and the next
-/// sweep goes on behind them. Gives how many it has removed, and whether more may be left.
+/// Forgets what is known of the rates of keys whose time is over, at most so many. Keys that are
+/// closed stay, and are passed over: it looks at ten times as many, and the next sweep goes on
+/// behind them. Gives how many it has removed, and whether more may be left.
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<(usize, bool)> {
     const OVER: &str = "SELECT key, tat, closed <= ?3 FROM queue_rates WHERE queue = ?1 AND tat <= ?2 AND (tat, key) > (?4, ?5) ORDER BY tat, key LIMIT ?6";
     const FORGET: &str = "DELETE FROM queue_rates WHERE queue = ?1 AND key = ?2";

@@ -1,4 +1,5 @@
-//! The four doors and the line `ready`: every change of a job's place goes through one of them, and a job that is active leaves through two.
+//! The four doors and the line `ready`: every change of a job's place goes through one of them, and
+//! a job that is active leaves through two.
 //!
 //! ```text
 //!            ready ──────────► admit ──────────► settle ───┬──► end
@@ -15,17 +16,21 @@
 //! | [`back`] | → `ready`, `scheduled`, `retry`, `parked` again | nack, snooze, repeat, release, park, reclaim, requeue, repair |
 //! | [`end`] | → `done`, `dead`, `cancelled`, `expired`, or gone | ack, bury, cancel, expire, delete, eviction, repair |
 //!
-//! [`edit`] lets a job that waits be another one, which may change its place: out of the line, and into it again.
+//! [`edit`] lets a job that waits be another one, which may change its place: out of the line, and
+//! into it again.
 //!
-//! [`keys`] knows which job holds which key: the doors take keys there, and give them back. [`watched`] knows who waits for the end of a job, [`transitions`] who follows a queue.
-//! [`groups`] knows which groups may be served, and [`rotation`] which group is next: slots of groups are taken and given back there. [`limits`] does
-//! the same for limits. [`tags`] is the index of the tags that jobs have.
+//! [`keys`] knows which job holds which key: the doors take keys there, and give them back.
+//! [`watched`] knows who waits for the end of a job, [`transitions`] who follows a queue.
+//! [`groups`] knows which groups may be served, and [`rotation`] which group is next: slots of
+//! groups are taken and given back there. [`limits`] does the same for limits. [`tags`] is the
+//! index of the tags that jobs have.
 //!
-//! No other code writes the column `state` of `queue_jobs`, the rows and counters that go with it, or a place in the line:
-//! a test of this module reads the sources. So a feature that holds something for a job (a slot) has one place where it
-//! is taken and one where it is given back.
+//! No other code writes the column `state` of `queue_jobs`, the rows and counters that go with it,
+//! or a place in the line: a test of this module reads the sources. So a feature that holds
+//! something for a job (a slot) has one place where it is taken and one where it is given back.
 //!
-//! [`Leaving`] is the proof that a job has left its place: only doors make one, and `back` and `end` take it.
+//! [`Leaving`] is the proof that a job has left its place: only doors make one, and `back` and
+//! `end` take it.
 
 pub(crate) mod admit;
 pub(crate) mod aging;
@@ -53,7 +58,8 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use crate::broker::Unreadable;
 
-/// A job between two places: it has left one, by [`settle`] or [`ready`], and `back` or `end` gives it another.
+/// A job between two places: it has left one, by [`settle`] or [`ready`], and `back` or `end` gives
+/// it another.
 #[derive(Debug)]
 #[must_use = "a job that leaves its place needs another one"]
 pub(crate) struct Leaving<'a> {

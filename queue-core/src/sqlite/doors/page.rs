@@ -1,7 +1,9 @@
-//! Pages of the jobs of a state, in the order in which they will start or have ended. They change nothing.
+//! Pages of the jobs of a state, in the order in which they will start or have ended. They change
+//! nothing.
 //!
-//! A page ends with its last job, and the next begins behind it: so a page in the middle of a million jobs costs what the first one costs. The
-//! place behind a job is a number with the highest bit set, which says where in the index the job is:
+//! A page ends with its last job, and the next begins behind it: so a page in the middle of a
+//! million jobs costs what the first one costs. The place behind a job is a number with the highest
+//! bit set, which says where in the index the job is:
 //!
 //! | state | bits |
 //! |---|---|
@@ -9,7 +11,8 @@
 //! | `ready`, of groups | 3: 5, or 6 for suspects, or 7 for those with limits; 60: how many of these are before the place, so that the index is read over them |
 //! | those in the order of a time | 42: `pos` in milliseconds; 21: how many jobs of this time are before the place |
 //!
-//! A place without this bit is a number of jobs that are left out: the index is read over them, and no job.
+//! A place without this bit is a number of jobs that are left out: the index is read over them, and
+//! no job.
 
 use rusqlite::{Row, params};
 
@@ -275,7 +278,8 @@ mod tests {
         assert_eq!((time_of(places[3]), time_of(places[0])), ((1_764_000_000_000, 1_000_000), (i64::MIN, 1)));
     }
 
-    /// The plan of a page reads no more than it shows, and of what is left out the index alone; nothing is sorted but the page.
+    /// The plan of a page reads no more than it shows, and of what is left out the index alone;
+    /// nothing is sorted but the page.
     #[test]
     fn a_page_is_searched_for_and_never_scanned_for() {
         let connection = rusqlite::Connection::open_in_memory().unwrap();

@@ -1,6 +1,8 @@
-//! Pauses: who paused a queue, when, why and until when; the same of a group stands behind its rule. `queue_pauses` has a row for the queue while it is paused, for each
-//! task that is, and for each group whose pause ends by itself. The column `paused` of a queue says whether it is paused ([`PAUSED`]), and whether a task is paused or any pause ends by itself ([`ENDS`]), so that
-//! other queues are not asked.
+//! Pauses: who paused a queue, when, why and until when; the same of a group stands behind its
+//! rule. `queue_pauses` has a row for the queue while it is paused, for each task that is, and for
+//! each group whose pause ends by itself. The column `paused` of a queue says whether it is paused
+//! ([`PAUSED`]), and whether a task is paused or any pause ends by itself ([`ENDS`]), so that other
+//! queues are not asked.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -36,8 +38,8 @@ pub(crate) fn forget(tx: &Tx<'_>, queue: &Queue<'_>, of: &PauseOf) -> rusqlite::
     note_bits(tx, queue)
 }
 
-/// The group of a job has had enough until a time. A pause that a person has set stays, and ends no earlier. False: the job has no group, or there are as many rules of
-/// groups as there may be.
+/// The group of a job has had enough until a time. A pause that a person has set stays, and ends no
+/// earlier. False: the job has no group, or there are as many rules of groups as there may be.
 pub(crate) fn pause_rate_limited_group(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], until: i64) -> Result<bool, Failed> {
     const RULES: &str = "SELECT count(*) FROM queue_rules WHERE queue = ?1";
     let Some(group) = groups::name_of(tx, queue, id)? else { return Ok(false) };

@@ -1,7 +1,8 @@
 //! The door `ready`: how jobs come into the line, stand in it and are looked at.
 //!
-//! The line of a queue is what its lanes claim from, in this order: suspects first (`SUSPECT`), then by priority and place
-//! (`READY`). A place is a number that grows at the tail and falls at the head. Jobs that are not due wait beside the line, by time.
+//! The line of a queue is what its lanes claim from, in this order: suspects first (`SUSPECT`),
+//! then by priority and place (`READY`). A place is a number that grows at the tail and falls at
+//! the head. Jobs that are not due wait beside the line, by time.
 //!
 //! | function | changes | leaves |
 //! |---|---|---|
@@ -31,7 +32,8 @@ use crate::{
     },
 };
 
-/// The time of a new job that is beside the line until it has its place in the same transaction. No job waits for this time: it is over.
+/// The time of a new job that is beside the line until it has its place in the same transaction. No
+/// job waits for this time: it is over.
 const BESIDE: i64 = 0;
 
 /// An end of the line.
@@ -68,8 +70,8 @@ pub(crate) fn due(tx: &Tx<'_>, job: &NewJob) -> i64 {
     }
 }
 
-/// Stores a new job: at the tail of the line, or as scheduled if it is not due yet. False: its id is there already, and nothing has
-/// changed.
+/// Stores a new job: at the tail of the line, or as scheduled if it is not due yet. False: its id
+/// is there already, and nothing has changed.
 pub(crate) fn store(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, at: i64) -> Result<bool, Failed> {
     let rank = i64::from(job.priority.number());
     if at > tx.now || job.group.is_none() && job.limits.is_none() {
@@ -80,7 +82,8 @@ pub(crate) fn store(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, at: i64) -
         }
         return Ok(stored);
     }
-    // Beside the line at first, until its group is noted: at a time by which those who follow know that it is not there yet.
+    // Beside the line at first, until its group is noted: at a time by which those who follow know
+    // that it is not there yet.
     let stored = insert(tx, queue, job, SCHEDULED, 0, BESIDE)?;
     if stored {
         push(tx, queue, job.id.as_bytes(), End::Tail)?;
@@ -153,7 +156,8 @@ pub(crate) fn promote(tx: &mut Tx<'_>, queue: &mut Queue<'_>) -> Result<(), Fail
     Ok(())
 }
 
-/// Moves a job that waits for its time to the tail of the line before that time, for a person. False: there is none of this id.
+/// Moves a job that waits for its time to the tail of the line before that time, for a person.
+/// False: there is none of this id.
 pub(crate) fn promote_early(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<bool, Failed> {
     const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state IN (?3, ?4))";
     let waits: bool = tx.sql(WAITS)?.query_row(params![queue.key, id, SCHEDULED, RETRY], |row| row.get(0))?;
@@ -164,8 +168,9 @@ pub(crate) fn promote_early(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -
     Ok(waits)
 }
 
-/// The jobs at the head of a line (`READY` or `SUSPECT`), at most `limit`, up to the first that `look` refuses. They stand in it
-/// until [`admit`](super::admit) takes them: a job that is refused has not moved.
+/// The jobs at the head of a line (`READY` or `SUSPECT`), at most `limit`, up to the first that
+/// `look` refuses. They stand in it until [`admit`](super::admit) takes them: a job that is refused
+/// has not moved.
 pub(super) fn pop(
     tx: &Tx<'_>,
     queue: &Queue<'_>,
@@ -190,7 +195,8 @@ pub(super) fn pop(
     Ok(popped)
 }
 
-/// A job that waits (in a state that is neither `active` nor final) leaves its place, for a person's cancel or delete.
+/// A job that waits (in a state that is neither `active` nor final) leaves its place, for a
+/// person's cancel or delete.
 pub(crate) fn leave<'a>(tx: &Tx<'_>, queue: &Queue<'_>, id: &'a [u8], state: i64) -> rusqlite::Result<Leaving<'a>> {
     match state {
         PARKED => unpark(tx, queue, id)?,
@@ -206,7 +212,8 @@ pub(crate) fn unpark(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized))
     tx.sql(UNPARK)?.execute(params![queue.key, id]).map(drop)
 }
 
-/// The same where it is known under which name the job is parked. False: it is not parked under this one.
+/// The same where it is known under which name the job is parked. False: it is not parked under
+/// this one.
 pub(super) fn unpark_from(tx: &Tx<'_>, queue: &Queue<'_>, name: &str, id: &Value) -> rusqlite::Result<bool> {
     const UNPARK: &str = "DELETE FROM queue_parked WHERE queue = ?1 AND task = ?2 AND id = ?3";
     Ok(tx.sql(UNPARK)?.execute(params![queue.key, name, id])? > 0)

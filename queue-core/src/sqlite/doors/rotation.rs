@@ -1,4 +1,5 @@
-//! Turns of groups: which jobs a claim takes, one at a time, of the group with the least virtual start. Plain jobs are one more group, whose name is empty.
+//! Turns of groups: which jobs a claim takes, one at a time, of the group with the least virtual
+//! start. Plain jobs are one more group, whose name is empty.
 
 use std::{
     cmp::Reverse,
@@ -26,7 +27,8 @@ use crate::{
     },
 };
 
-/// Groups of which a claim gets nothing because their chains have to be shut: at most so many others are looked at instead.
+/// Groups of which a claim gets nothing because their chains have to be shut: at most so many
+/// others are looked at instead.
 const PASSED: usize = LIMIT_STEP + 500;
 
 /// A group that may be served.
@@ -40,7 +42,8 @@ pub(super) struct Entry {
     pub(super) holder: Option<Vec<u8>>,
     /// Its jobs with limits.
     chains: Chains,
-    /// The jobs at the head of its line that are known, each with its place, and the place of the last one.
+    /// The jobs at the head of its line that are known, each with its place, and the place of the
+    /// last one.
     heads: VecDeque<(Value, i64)>,
     behind: i64,
     /// Whether the line has no others.
@@ -127,7 +130,8 @@ fn settle(tx: &mut Tx<'_>, queue: &Queue<'_>, picks: &mut Picks, taken: usize) -
     Ok(picks.ledger.tidy(tx, queue)?)
 }
 
-/// The same in a file in which jobs have limits: until the claim has what it wants, or nothing is left that could start.
+/// The same in a file in which jobs have limits: until the claim has what it wants, or nothing is
+/// left that could start.
 pub(crate) fn take_limited(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission) -> Result<(), Failed> {
     let mut passed = 0;
     for _ in 0..5 {
@@ -176,7 +180,8 @@ struct Suspect {
     start: i64,
 }
 
-/// Where a search for suspects stopped: the start of the group, the place in its line, and the group.
+/// Where a search for suspects stopped: the start of the group, the place in its line, and the
+/// group.
 fn stored_place(start: i64, pos: i64, name: &[u8]) -> Vec<u8> {
     [&start.to_be_bytes()[..], &pos.to_be_bytes()[..], name].concat()
 }
@@ -191,8 +196,10 @@ pub(super) const GROUPS_SUSPECT: &str = "SELECT job.id, groups.name, groups.star
     AND (groups.start > ?3 OR groups.name > ?4 OR job.pos > ?5) \
     ORDER BY groups.start, groups.name, job.pos LIMIT ?6";
 
-/// The first suspect that no limit holds back, of the group with the least start. Only groups with a suspect that may start are looked at, and at most
-/// [`LIMIT_STEP`] suspects. Limits may hold back all of these: the next search that `resumes` goes on behind them; one that does not begins with the first group.
+/// The first suspect that no limit holds back, of the group with the least start. Only groups with
+/// a suspect that may start are looked at, and at most [`LIMIT_STEP`] suspects. Limits may hold
+/// back all of these: the next search that `resumes` goes on behind them; one that does not begins
+/// with the first group.
 fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>, resumes: bool) -> Result<Option<Suspect>, Failed> {
     const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 2)";
     const PLACE: &str = ".doubted";
@@ -235,7 +242,8 @@ fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>, resumes: bool) -> Result<Option<
     Ok(found)
 }
 
-/// Whether a suspect of a group waits, or may wait: a search that stopped half-way has not seen all.
+/// Whether a suspect of a group waits, or may wait: a search that stopped half-way has not seen
+/// all.
 pub(crate) fn suspects_wait(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<bool, Failed> {
     // A search of this turn that found nothing is not repeated.
     let found = queue.doubted.get().is_none() && next_suspect(tx, queue, false)?.is_some();
@@ -333,7 +341,8 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Fail
     Ok(picks)
 }
 
-/// The next groups that are eligible, by start, and their starts. `last`: the start and the name of the last one that was read.
+/// The next groups that are eligible, by start, and their starts. `last`: the start and the name of
+/// the last one that was read.
 fn eligible_after(tx: &Tx<'_>, queue: &Queue<'_>, most: usize, last: &mut (i64, Vec<u8>)) -> rusqlite::Result<Vec<(Vec<u8>, i64)>> {
     const ELIGIBLE_GROUPS: &str = "SELECT name, start FROM queue_groups
         WHERE queue = ?1 AND eligible & 1 AND (start, name) > (?3, ?4) AND name <> ?5 ORDER BY start, name LIMIT ?2";
@@ -369,7 +378,8 @@ fn entry(tx: &Tx<'_>, queue: &Queue<'_>, name: Vec<u8>, asked: usize) -> Result<
     Ok(Entry { name, line, rule, cost, room, holder, chains: Chains::new(asked), heads, behind: i64::MIN, whole, asked })
 }
 
-/// The next job of a group that is eligible: of its chains that are open, and of its jobs without limits, in turn.
+/// The next job of a group that is eligible: of its chains that are open, and of its jobs without
+/// limits, in turn.
 fn next(tx: &mut Tx<'_>, queue: &Queue<'_>, entry: &mut Entry, ledger: &mut Ledger, start: i64) -> Result<Option<Value>, Failed> {
     if !tx.limited() {
         return free(tx, queue, entry);
@@ -390,7 +400,8 @@ fn next(tx: &mut Tx<'_>, queue: &Queue<'_>, entry: &mut Entry, ledger: &mut Ledg
     }
 }
 
-/// The next job without limits of a group. One more than is needed is read: who has none has nothing that is ready.
+/// The next job without limits of a group. One more than is needed is read: who has none has
+/// nothing that is ready.
 fn free(tx: &Tx<'_>, queue: &Queue<'_>, entry: &mut Entry) -> Result<Option<Value>, Failed> {
     refill(tx, queue, entry)?;
     if entry.room == 0 {

@@ -1,7 +1,8 @@
-//! The door `settle`: a job leaves `active`, whatever way. What an active job holds is given back here.
+//! The door `settle`: a job leaves `active`, whatever way. What an active job holds is given back
+//! here.
 //!
-//! Nothing is believed but the receipt: a holder passes with it, or is stale and changes nothing. Others pass without one, and say
-//! why: reclaim (the lane was fenced), a person's cancel, repair.
+//! Nothing is believed but the receipt: a holder passes with it, or is stale and changes nothing.
+//! Others pass without one, and say why: reclaim (the lane was fenced), a person's cancel, repair.
 //!
 //! | function | who leaves | changes |
 //! |---|---|---|
@@ -12,8 +13,9 @@
 //! | [`cancel`] | what a person cancels | a row of `queue_gone`, by which the lane hears of it |
 //! | [`orphan`] | what no lane holds | nothing |
 //!
-//! All give the slot of the job's group back: see [`groups`]. All leave state, rank and pos to `back` or `end`, which come next. The ack of a job that leaves nothing goes through both
-//! doors in one statement, [`end::acked`](super::end::acked).
+//! All give the slot of the job's group back: see [`groups`]. All leave state, rank and pos to
+//! `back` or `end`, which come next. The ack of a job that leaves nothing goes through both doors
+//! in one statement, [`end::acked`](super::end::acked).
 
 use std::time::Duration;
 
@@ -32,8 +34,9 @@ use crate::{
     },
 };
 
-/// A job that its holder ends; `None` when the receipt does not stand. `ran`: the process has lived through a run of it, so that
-/// its crashes are forgiven, and what is noted of releases that could not read the job is forgotten.
+/// A job that its holder ends; `None` when the receipt does not stand. `ran`: the process has lived
+/// through a run of it, so that its crashes are forgiven, and what is noted of releases that could
+/// not read the job is forgotten.
 pub(crate) fn holder<'a>(
     tx: &mut Tx<'_>,
     queue: &Queue<'_>,
@@ -63,7 +66,8 @@ pub(crate) fn holder<'a>(
     Ok(Some(Leaving { digest, failures, unreadable, ..Leaving::only(id) }))
 }
 
-/// An ending came too late. If that was since the job was cancelled, the lane need not hear of it any more.
+/// An ending came too late. If that was since the job was cancelled, the lane need not hear of it
+/// any more.
 pub(super) fn stale(tx: &Tx<'_>, receipt: Receipt, id: &[u8]) -> rusqlite::Result<()> {
     const HEARD: &str = "DELETE FROM queue_gone WHERE lane = ?1 AND id = ?2 AND claim = ?3";
     tx.sql(HEARD)?.execute(params![receipt.lane, id, receipt.claim]).map(drop)
@@ -102,7 +106,8 @@ impl Held {
         &self.id
     }
 
-    /// Whether it has crashed, and its process lived no longer in this run than it may have in that one. `renewed`: when the process renewed its lease last.
+    /// Whether it has crashed, and its process lived no longer in this run than it may have in that
+    /// one. `renewed`: when the process renewed its lease last.
     pub(crate) fn is_suspect(&self, renewed: i64) -> bool {
         self.crashes > 0 && self.ran.is_none_or(|ran| renewed.saturating_sub(self.claim) <= ran)
     }
@@ -130,7 +135,8 @@ pub(crate) fn held(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64) -> rusqlite::Resul
         .collect()
 }
 
-/// Takes a job from a fenced lane, uncharged. `lives`: its process has not died, the broker had only forgotten the lane.
+/// Takes a job from a fenced lane, uncharged. `lives`: its process has not died, the broker had
+/// only forgotten the lane.
 pub(crate) fn reclaim<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, held: &'a Held, lives: bool) -> rusqlite::Result<Leaving<'a>> {
     groups::give_slot_back(tx, queue, &held.id)?;
     tx.count(queue.key, "reclaimed", 1);
@@ -138,8 +144,8 @@ pub(crate) fn reclaim<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, held: &'a Held, li
     Ok(Leaving::only(held.id.as_slice()))
 }
 
-/// Takes a job from a fenced lane whose process has lived until a time at most, and charges a crash. Gives the number of crashes within the rule's window, and whether that
-/// is one too many.
+/// Takes a job from a fenced lane whose process has lived until a time at most, and charges a
+/// crash. Gives the number of crashes within the rule's window, and whether that is one too many.
 pub(crate) fn charge<'a>(
     tx: &mut Tx<'_>,
     queue: &Queue<'_>,
@@ -171,14 +177,16 @@ pub(crate) fn charge<'a>(
     Ok((Leaving::only(held.id.as_slice()), crashes, crashes >= i64::from(most)))
 }
 
-/// Takes a job from the lane that holds it, for a person's cancel. The lane hears of it with its next heartbeat.
+/// Takes a job from the lane that holds it, for a person's cancel. The lane hears of it with its
+/// next heartbeat.
 pub(crate) fn cancel<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, receipt: Receipt, id: &'a [u8]) -> rusqlite::Result<Leaving<'a>> {
     groups::give_slot_back(tx, queue, id)?;
     tell(tx, receipt, id)?;
     Ok(Leaving::only(id))
 }
 
-/// Lets a lane hear with its next heartbeat that a job of it is cancelled. The receipt may stand until the job's ending.
+/// Lets a lane hear with its next heartbeat that a job of it is cancelled. The receipt may stand
+/// until the job's ending.
 pub(crate) fn tell(tx: &Tx<'_>, receipt: Receipt, id: &[u8]) -> rusqlite::Result<()> {
     /// Lets a lane hear that a job was cancelled under it.
     const TELL: &str = "INSERT OR IGNORE INTO queue_gone (lane, id, claim) VALUES (?1, ?2, ?3)";

@@ -1,4 +1,5 @@
-//! The index of tags: `queue_tags` has a row for each tag of a job. Triggers take the rows along with the job, and with an envelope that is replaced.
+//! The index of tags: `queue_tags` has a row for each tag of a job. Triggers take the rows along
+//! with the job, and with an envelope that is replaced.
 
 use rusqlite::params;
 

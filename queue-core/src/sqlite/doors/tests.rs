@@ -1,4 +1,5 @@
-//! That nothing goes past the doors: read from the sources, so that a new file is looked at as well.
+//! That nothing goes past the doors: read from the sources, so that a new file is looked at as
+//! well.
 
 use std::{
     fs,
@@ -9,7 +10,8 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite")
 }
 
-/// The Rust and SQL files of this broker, by their path in its folder, without the tables and triggers. Tests write what they like.
+/// The Rust and SQL files of this broker, by their path in its folder, without the tables and
+/// triggers. Tests write what they like.
 fn sources() -> Vec<(String, String)> {
     let (mut found, mut folders) = (Vec::new(), vec![folder()]);
     while let Some(next) = folders.pop() {
@@ -108,8 +110,8 @@ fn what_goes_past_the_doors_is_found() {
     }
 }
 
-/// Steps of SQLite's virtual machine in which the statement for suspects finds nothing: a number of groups are eligible, and a number of suspects stand in
-/// the line of one that has not.
+/// Steps of SQLite's virtual machine in which the statement for suspects finds nothing: a number of
+/// groups are eligible, and a number of suspects stand in the line of one that has not.
 fn steps_among(groups: u32, suspects: u32) -> i32 {
     let connection = rusqlite::Connection::open_in_memory().unwrap();
     connection.execute_batch(&fs::read_to_string(folder().join("connection/schema.sql")).unwrap()).unwrap();

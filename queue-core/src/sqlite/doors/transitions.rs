@@ -1,8 +1,11 @@
-//! Transitions, for watchers: from which state a job goes to which. `queue_followed` has a row for each queue that a watcher follows or has followed, until when, the number
-//! of the last transition, and how many times a mark began to stand; `queue_transitions` the last of the transitions.
+//! Transitions, for watchers: from which state a job goes to which. `queue_followed` has a row for
+//! each queue that a watcher follows or has followed, until when, the number of the last
+//! transition, and how many times a mark began to stand; `queue_transitions` the last of the
+//! transitions.
 //!
-//! Triggers write them, in the transaction of the change: a door writes the column `state`, so nothing goes past them, not even another release. They are made with the first
-//! mark and go with the last, so that a file in which no watcher follows a queue has none.
+//! Triggers write them, in the transaction of the change: a door writes the column `state`, so
+//! nothing goes past them, not even another release. They are made with the first mark and go with
+//! the last, so that a file in which no watcher follows a queue has none.
 
 use std::time::Duration;
 
@@ -22,7 +25,8 @@ use crate::{
 /// How many rows of marks that have lapsed are removed when another one is set.
 const PRUNED: usize = 100;
 
-/// What is noted of the watchers of a queue: until when one follows it, the number of the last transition, and how many times a mark began to stand.
+/// What is noted of the watchers of a queue: until when one follows it, the number of the last
+/// transition, and how many times a mark began to stand.
 #[derive(Default)]
 struct Mark {
     until: i64,
@@ -30,7 +34,8 @@ struct Mark {
     begun: i64,
 }
 
-/// Marks a queue as one that a watcher follows, for `stands`. The life changes whenever a mark begins to stand: before it nothing was told.
+/// Marks a queue as one that a watcher follows, for `stands`. The life changes whenever a mark
+/// begins to stand: before it nothing was told.
 pub(crate) fn follow(tx: &Tx<'_>, queue: &Queue<'_>, stands: Duration) -> Result<Followed, Failed> {
     const MARK: &str = "INSERT INTO queue_followed (queue, until, begun, now) VALUES (?1, ?2, ?3, ?4)
         ON CONFLICT DO UPDATE SET until = excluded.until, begun = excluded.begun";
@@ -78,7 +83,8 @@ pub(crate) fn transitions(tx: &Tx<'_>, queue: &Queue<'_>, after: u64, limit: usi
     Ok(Transitions::read(told, after, last.max(0).unsigned_abs(), read < limit).of_life(begun.max(0).to_string()))
 }
 
-/// A job that was admitted is parked before it has started: in place of both that is told as one transition, from where it was.
+/// A job that was admitted is parked before it has started: in place of both that is told as one
+/// transition, from where it was.
 pub(crate) fn never_started(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
     const LAST: &str = "DELETE FROM queue_transitions WHERE queue = ?1 AND id = ?2 AND came_from = ?3
         AND number = (SELECT last FROM queue_followed WHERE queue = ?1)";
@@ -92,7 +98,8 @@ pub(crate) fn never_started(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result
     Ok(())
 }
 
-/// Removes at most `items` rows of marks that stand no longer, of all queues of the file; with the last of the file the triggers go. Gives whether more is left.
+/// Removes at most `items` rows of marks that stand no longer, of all queues of the file; with the
+/// last of the file the triggers go. Gives whether more is left.
 pub(crate) fn prune(tx: &Tx<'_>, items: usize) -> Result<bool, Failed> {
     Ok(tx.with_triggers(|connection| triggers::prune(connection, tx.now, items))?)
 }

@@ -1,5 +1,7 @@
-//! The virtual time of a queue, by which its groups are served: the group with the least start is served, and each of its jobs moves its start on by
-//! [`cost`]. A group that comes back starts no earlier than the time that has come. As start-time fair queueing does: Goyal, Vin, Cheng, SIGCOMM 1996.
+//! The virtual time of a queue, by which its groups are served: the group with the least start is
+//! served, and each of its jobs moves its start on by [`cost`]. A group that comes back starts no
+//! earlier than the time that has come. As start-time fair queueing does: Goyal, Vin, Cheng,
+//! SIGCOMM 1996.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -20,8 +22,9 @@ pub(super) fn read(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<(i64, i64
     Ok(tx.sql(TIMES)?.query_row([queue.key], read).optional()?.unwrap_or_default())
 }
 
-/// The earliest start of a group of this weight that comes: behind those that came before the last claim, but no further than its next job would be. So virtual time goes
-/// on even where no group ever comes again, and who waits is passed by nobody who comes later.
+/// The earliest start of a group of this weight that comes: behind those that came before the last
+/// claim, but no further than its next job would be. So virtual time goes on even where no group
+/// ever comes again, and who waits is passed by nobody who comes later.
 pub(super) fn next(tx: &Tx<'_>, queue: &Queue<'_>, weight: u64) -> rusqlite::Result<i64> {
     Ok(read(tx, queue)?.0.saturating_add(cost(weight).min(TURN_APART.cast_signed())))
 }

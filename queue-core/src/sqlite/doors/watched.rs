@@ -1,5 +1,5 @@
-//! Who waits for the end of a job: `queue_watched` has a row for each such job, until when somebody waits. `end` tells them, and takes the row
-//! along.
+//! Who waits for the end of a job: `queue_watched` has a row for each such job, until when somebody
+//! waits. `end` tells them, and takes the row along.
 
 use rusqlite::{OptionalExtension, ToSql, params};
 

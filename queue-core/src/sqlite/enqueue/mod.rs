@@ -107,7 +107,8 @@ fn store(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, before: Option<Before
     Ok(Enqueued::Stored)
 }
 
-/// Stores an event of the log of a topic as a job of a subscription. A line that is full does not refuse it: it would be lost. False: its id is known.
+/// Stores an event of the log of a topic as a job of a subscription. A line that is full does not
+/// refuse it: it would be lost. False: its id is known.
 pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, event: &NewJob) -> Result<bool, Failed> {
     match existing(tx, queue, event)? {
         Known::Not(None) => ready::store(tx, queue, event, tx.now),
@@ -174,7 +175,8 @@ fn of_relay(stored: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
     }
 }
 
-/// Answers as they are stored: a byte for each, then of those that name a job its id, behind the id's length.
+/// Answers as they are stored: a byte for each, then of those that name a job its id, behind the
+/// id's length.
 fn written(answers: &[Enqueued]) -> Vec<u8> {
     let mut ids = Vec::new();
     let mut bytes: Vec<u8> = Vec::with_capacity(answers.len());

@@ -50,7 +50,8 @@ pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, which: &GroupList) -> Result<Gr
     Ok(page)
 }
 
-/// The names of a page, and whether there are more. Jobs with limits and without a group are no group, and stand before all others.
+/// The names of a page, and whether there are more. Jobs with limits and without a group are no
+/// group, and stand before all others.
 fn names(tx: &Tx<'_>, queue: &Queue<'_>, after: Option<&GroupName>, limit: usize) -> Result<(Vec<GroupName>, bool), Failed> {
     let mut after = after.map_or_else(|| NO_GROUP.to_vec(), GroupName::stored);
     loop {
@@ -130,7 +131,8 @@ fn set(tx: &mut Tx<'_>, request: &SetGroup) -> Result<GroupSet, Failed> {
     Ok(GroupSet::Set)
 }
 
-/// Decides anew which groups may be served, some of them: those behind a name. Gives the last one, if there are more.
+/// Decides anew which groups may be served, some of them: those behind a name. Gives the last one,
+/// if there are more.
 fn review(tx: &mut Tx<'_>, queue: &str, after: &[u8]) -> Result<Option<Vec<u8>>, Failed> {
     /// The next groups with a line, behind one.
     const STEP: &str = "SELECT name FROM queue_groups WHERE queue = ?1 AND name > ?2 ORDER BY name LIMIT ?3";

@@ -22,7 +22,8 @@ use crate::{
     },
 };
 
-/// How many jobs are ready. They are counted one by one, so that this is asked of a reader, beside which others write.
+/// How many jobs are ready. They are counted one by one, so that this is asked of a reader, beside
+/// which others write.
 pub(crate) fn depth(tx: &mut Tx<'_>, name: &str) -> Result<u64, Failed> {
     const DEPTH: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state IN (?2, ?3, ?4, ?5, ?6)";
     let Some(queue) = tx.queue(name)? else { return Ok(0) };
@@ -86,7 +87,8 @@ fn with(mut row: Tally, tally: &Tally) -> Tally {
     row
 }
 
-/// Changes the places of this minute and of this hour; what is there of an earlier one has had its time.
+/// Changes the places of this minute and of this hour; what is there of an earlier one has had its
+/// time.
 fn add(tx: &mut Tx<'_>, queue: &Queue<'_>, task: &str, change: impl Fn(Option<Tally>) -> Tally) -> Result<(), Failed> {
     const GET: &str = "SELECT tally FROM queue_history WHERE queue = ?1 AND task = ?2 AND unit = ?3 AND place = ?4 AND period = ?5";
     const PUT: &str = "INSERT OR REPLACE INTO queue_history (queue, task, unit, place, period, tally) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
@@ -130,7 +132,8 @@ pub(crate) fn repeats(tx: &Tx<'_>, queue: &Queue<'_>, task: &str) -> rusqlite::R
     Ok(repeats.is_some_and(|repeats| repeats != 0))
 }
 
-/// Takes the history of a task away that had no job for as long as hours are kept. At most one, so that this is short.
+/// Takes the history of a task away that had no job for as long as hours are kept. At most one, so
+/// that this is short.
 fn forget_one(tx: &mut Tx<'_>, queue: &Queue<'_>, hour: i64) -> Result<(), Failed> {
     const OLD: &str = "SELECT task FROM queue_tasks WHERE queue = ?1 AND seen < ?2 LIMIT 1";
     const FORGET: &str = "DELETE FROM queue_tasks WHERE queue = ?1 AND task = ?2";

@@ -20,8 +20,8 @@ use crate::{
     },
 };
 
-/// The jobs of the fenced lanes of one process are judged together; those that go free go first, so that a reclaimer that
-/// comes after one that was cut off judges the same.
+/// The jobs of the fenced lanes of one process are judged together; those that go free go first, so
+/// that a reclaimer that comes after one that was cut off judges the same.
 pub(crate) fn reclaim(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<Reclaimed, Failed> {
     let mut reclaimed = Reclaimed::default();
     let Some(mut queue) = tx.queue(name)? else { return Ok(reclaimed) };

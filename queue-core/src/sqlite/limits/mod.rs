@@ -81,7 +81,8 @@ pub(crate) fn keys(tx: &mut Tx<'_>, queue: &str, which: &LimitKeys) -> Result<Ve
     keys.map(|key| stored_key(tx, &queue, key)).collect()
 }
 
-/// The keys of a limit that are held or waited for, from one on. Each is searched for by itself: a key may have many slots, and many chains that wait.
+/// The keys of a limit that are held or waited for, from one on. Each is searched for by itself: a
+/// key may have many slots, and many chains that wait.
 fn names_behind(tx: &Tx<'_>, queue: &Queue<'_>, mut from: Vec<u8>, last: &[u8], limit: usize) -> Result<Vec<Vec<u8>>, Failed> {
     const HELD: &str = "SELECT key FROM queue_slots WHERE queue = ?1 AND key >= ?2 AND key < ?3 ORDER BY key LIMIT 1";
     const SHUT: &str =
@@ -166,7 +167,8 @@ fn set(tx: &mut Tx<'_>, request: &SetLimit) -> Result<LimitSet, Failed> {
     Ok(LimitSet::Set)
 }
 
-/// The keys under which chains are shut may have room, some of them: those behind one. Gives the last one, if there are more.
+/// The keys under which chains are shut may have room, some of them: those behind one. Gives the
+/// last one, if there are more.
 fn review(tx: &mut Tx<'_>, queue: &str, name: &[u8], after: &[u8]) -> Result<Option<Vec<u8>>, Failed> {
     const SHUT: &str = "SELECT DISTINCT shut FROM queue_chains WHERE queue = ?1 AND shut > ?2 AND shut < ?3 ORDER BY shut LIMIT ?4";
     let Some(queue) = tx.queue(queue)? else { return Ok(None) };

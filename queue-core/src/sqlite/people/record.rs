@@ -16,7 +16,8 @@ use crate::{
     },
 };
 
-/// Reads the columns id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, returns, returned.
+/// Reads the columns id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note,
+/// rank, returns, returned.
 pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<StoredJob, Failed> {
     const LANE: &str = "SELECT name FROM queue_lanes WHERE lane = ?1";
     let state = row::state(row.get::<_, i64>(1)?)?;
@@ -55,7 +56,8 @@ pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<St
     Ok(record)
 }
 
-/// What cannot be told of is for the auditor to find, and `None` here. An error of the file is none of that: it would hide a job that is there.
+/// What cannot be told of is for the auditor to find, and `None` here. An error of the file is none
+/// of that: it would hide a job that is there.
 pub(super) fn if_told<T>(told: Result<T, Failed>) -> Result<Option<T>, Failed> {
     match told {
         Ok(told) => Ok(Some(told)),
@@ -64,7 +66,8 @@ pub(super) fn if_told<T>(told: Result<T, Failed>) -> Result<Option<T>, Failed> {
     }
 }
 
-/// Reads the column failures, which comes after those of [`record`]. A history that cannot be read has one entry, which says so.
+/// Reads the column failures, which comes after those of [`record`]. A history that cannot be read
+/// has one entry, which says so.
 pub(super) fn failures(row: &Row<'_>) -> Result<Vec<Failure>, Failed> {
     let stored = row.get::<_, Option<Vec<u8>>>(13)?;
     let unreadable = |problem: Error| vec![Failure { at_ms: 0, message: problem.to_string() }];

@@ -1,6 +1,8 @@
-//! Steps through the jobs of some states, in the order of the index. A place is where the last job was that was looked at, whether it is still there or not.
+//! Steps through the jobs of some states, in the order of the index. A place is where the last job
+//! was that was looked at, whether it is still there or not.
 //!
-//! A scan that meets the jobs that move goes through all jobs by their ids, unless all of its states are of jobs that have ended: those keep their places. A step ends before its limit where
+//! A scan that meets the jobs that move goes through all jobs by their ids, unless all of its
+//! states are of jobs that have ended: those keep their places. A step ends before its limit where
 //! a mebibyte of jobs was read.
 
 use rusqlite::{params, types::ValueRef};
@@ -71,7 +73,8 @@ const SCAN: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.at
     ) AS page \
     CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.id = page.id ORDER BY page.rank, page.pos, page.id";
 
-/// Jobs behind a place: how many were looked at, the place of the last one, and whether the step has as many bytes as it may.
+/// Jobs behind a place: how many were looked at, the place of the last one, and whether the step
+/// has as many bytes as it may.
 fn some(
     tx: &Tx<'_>,
     queue: &Queue<'_>,
@@ -84,7 +87,8 @@ fn some(
     let (mut looked, mut last, mut size) = (0, None, jobs.iter().map(|(job, _)| job.envelope.len()).sum::<usize>());
     while let Some(row) = rows.next()? {
         looked += 1;
-        // Of what has another type, which another program wrote, no place can be told. It stands behind all others.
+        // Of what has another type, which another program wrote, no place can be told. It stands
+        // behind all others.
         if let (ValueRef::Integer(rank), ValueRef::Integer(pos), ValueRef::Blob(id)) = (row.get_ref(10)?, row.get_ref(7)?, row.get_ref(0)?)
         {
             last = Some((state, rank, pos, id.to_vec()));
@@ -108,7 +112,8 @@ const SCAN_ALL: &str = "SELECT job.id, job.state, job.envelope, job.priority, jo
         job.ended, job.note, job.rank, job.returns, job.returned, job.failures \
     FROM queue_jobs AS job WHERE job.queue = ?1 AND job.id > ?2 ORDER BY job.id LIMIT ?3";
 
-/// Jobs of all states behind an id, those in other states left out. A place is the id of the last one.
+/// Jobs of all states behind an id, those in other states left out. A place is the id of the last
+/// one.
 fn all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, limit: usize) -> Result<Scanned, Failed> {
     let after = request.after.as_deref().map(place_of_bytes::<Vec<u8>>).transpose()?.unwrap_or_default();
     let mut page = tx.sql(SCAN_ALL)?;
@@ -116,7 +121,8 @@ fn all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, limit: usize) -> Result<S
     let (mut jobs, mut looked, mut size, mut last) = (Vec::new(), 0, 0, None);
     while let Some(row) = rows.next()? {
         looked += 1;
-        // What has another type, which another program wrote, is not met: SQLite sorts numbers and texts before all ids.
+        // What has another type, which another program wrote, is not met: SQLite sorts numbers and
+        // texts before all ids.
         if let ValueRef::Blob(id) = row.get_ref(0)? {
             last = Some(id.to_vec());
         }

@@ -48,7 +48,8 @@ fn lease_left(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<Option<i64>,
     Ok(deadline.map(|deadline| deadline.saturating_sub(tx.now)))
 }
 
-/// Where a ready job stands: its state says whether among plain jobs, suspects, in the line of a group, or in a chain.
+/// Where a ready job stands: its state says whether among plain jobs, suspects, in the line of a
+/// group, or in a chain.
 fn line(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, eligible_groups: u64, most: u64) -> Result<Line, Failed> {
     const PLACE: &str = "SELECT state, rank, pos FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     const PLAIN: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2)";
@@ -65,7 +66,8 @@ fn line(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, eligible_groups: u64, most: 
     Ok(line)
 }
 
-/// How many jobs of its line start before a job, at most. Chains of a priority are served in rotation: of the own one alone it is known which jobs come later.
+/// How many jobs of its line start before a job, at most. Chains of a priority are served in
+/// rotation: of the own one alone it is known which jobs come later.
 fn ahead(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, (state, rank, pos): (i64, i64, i64), most: u64) -> Result<u64, Failed> {
     let name = groups::of(tx, queue, id.as_bytes())?;
     let grouped = name.as_deref().filter(|name| *name != limits::NO_GROUP);
@@ -100,7 +102,8 @@ fn count(tx: &Tx<'_>, queue: &Queue<'_>, state: i64, (from, to): (i64, i64), (fi
     tx.sql(COUNT)?.query_row(params![queue.key, state, from, to, first, last], |row| Unsigned::get(row, 0))
 }
 
-/// How many jobs of a state stand before a place, in these ranks. Of many not all are counted: there are as many as there are at most.
+/// How many jobs of a state stand before a place, in these ranks. Of many not all are counted:
+/// there are as many as there are at most.
 fn before(tx: &Tx<'_>, queue: &Queue<'_>, state: i64, (from, to): (i64, i64), pos: i64, most: u64) -> Result<u64, Failed> {
     const BEFORE: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs
                           WHERE queue = ?1 AND state = ?2 AND rank >= ?3 AND (rank, pos) < (?4, ?5) LIMIT ?6)";

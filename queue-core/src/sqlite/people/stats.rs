@@ -76,7 +76,8 @@ fn note_oldest(tx: &Tx<'_>, queue: &Queue<'_>, groups: &[Vec<u8>], stats: &mut Q
     Ok(())
 }
 
-/// How long ago the oldest ready job of a group could start, of the first ones of each priority and of each of its first chains.
+/// How long ago the oldest ready job of a group could start, of the first ones of each priority and
+/// of each of its first chains.
 pub(crate) fn oldest_of(tx: &Tx<'_>, queue: &Queue<'_>, group: &[u8]) -> Result<Option<Duration>, Failed> {
     let age = |since: i64| Duration::from_millis(tx.now.saturating_sub(since).max(0).unsigned_abs());
     Ok(since_of(tx, queue, group)?.map(age))
@@ -99,8 +100,8 @@ fn since_of(tx: &Tx<'_>, queue: &Queue<'_>, group: &[u8]) -> Result<Option<i64>,
     Ok(oldest)
 }
 
-/// Since when the first job of a run could start that says so: not one that waited for another time meanwhile, nor of a task whose jobs
-/// repeat.
+/// Since when the first job of a run could start that says so: not one that waited for another time
+/// meanwhile, nor of a task whose jobs repeat.
 fn head_since(tx: &Tx<'_>, queue: &Queue<'_>, (state, rank): (i64, i64), (from, to): (i64, i64)) -> Result<Option<i64>, Failed> {
     const HEAD: &str = "SELECT envelope FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 AND pos BETWEEN ?5 AND ?6 \
                         AND attempts = 0 AND snoozes = 0 ORDER BY pos LIMIT ?4";

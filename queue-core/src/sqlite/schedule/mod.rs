@@ -194,7 +194,8 @@ pub(crate) fn is_stopped(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite:
     Ok(stop.is_some_and(|stop| stop != 0))
 }
 
-/// A job has ended in this state, or is parked: its schedule notes it. Only the id says whether it may be a schedule's.
+/// A job has ended in this state, or is parked: its schedule notes it. Only the id says whether it
+/// may be a schedule's.
 pub(crate) fn ended(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], how: &str) -> Result<(), Failed> {
     /// Notes in a schedule that a job of it has ended.
     const ENDED: &str =

@@ -20,7 +20,8 @@ use crate::{
     },
 };
 
-/// Makes jobs of entries while fewer could start than the turn wants. Gives whether there is more to read; in a queue that is no subscription's there is not.
+/// Makes jobs of entries while fewer could start than the turn wants. Gives whether there is more
+/// to read; in a queue that is no subscription's there is not.
 pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, turn: &Turn) -> Result<bool, Failed> {
     const CURSOR: &str = "SELECT cursor, unknown, types FROM queue_subscriptions WHERE topic = ?1 AND name = ?2 AND upto IS NULL";
     const READ_UP_TO: &str =
@@ -35,7 +36,8 @@ pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, turn: &Turn) -> Result<bo
     let Some((mut cursor, skips, types)) = found.optional()? else { return Ok(false) };
     let mut could_start = startable(tx, queue, turn.claim)?;
     if could_start >= turn.claim {
-        // Nothing is read, and nobody has to know how many it has taken: where it may take no more, a turn that finds too little to start says so.
+        // Nothing is read, and nobody has to know how many it has taken: where it may take no more,
+        // a turn that finds too little to start says so.
         return Ok(tx.sql(MORE)?.query_row([topic, cursor], |row| row.get(0))?);
     }
     let (mut taken, mut read, mut bytes, mut skipped) = (taken(tx, queue)?, 0, 0, 0);
@@ -87,7 +89,8 @@ fn taken(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<usize> {
     tx.sql(TAKEN)?.query_row(states, |row| Unsigned::get(row, 0))
 }
 
-/// How many jobs could start: `most` of those without a group at most, and of a group that may be served one, of as many groups at most.
+/// How many jobs could start: `most` of those without a group at most, and of a group that may be
+/// served one, of as many groups at most.
 fn startable(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> Result<usize, Failed> {
     const PLAIN: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 LIMIT ?3)";
     let plain: usize = tx.sql(PLAIN)?.query_row(params![queue.key, READY, Unsigned(most)], |row| Unsigned::get(row, 0))?;

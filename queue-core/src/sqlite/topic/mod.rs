@@ -1,5 +1,5 @@
-//! Topics: a table for the logs, and one for the subscriptions with their cursors. A cursor is the number of the last entry that was read; entries are numbered
-//! from 1 within their topic.
+//! Topics: a table for the logs, and one for the subscriptions with their cursors. A cursor is the
+//! number of the last entry that was read; entries are numbered from 1 within their topic.
 
 mod feed;
 mod rewind;
@@ -23,7 +23,8 @@ use crate::{
     },
 };
 
-/// Appends the events of an enqueue to the log of the topic at this address, and tells its subscriptions.
+/// Appends the events of an enqueue to the log of the topic at this address, and tells its
+/// subscriptions.
 pub(crate) fn publish(tx: &mut Tx<'_>, address: &Queue<'_>, events: &[NewJob]) -> Result<(), Failed> {
     const APPEND: &str = "INSERT INTO queue_log (topic, seq, at, id, grouped, digest, envelope) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let (mut seq, mut size) = (added(tx, address.key)?, 0);
@@ -88,7 +89,8 @@ pub(crate) fn subscribe(tx: &mut Tx<'_>, request: &Subscribe) -> Result<bool, Fa
     let found = tx.sql(FIND)?.query_row(params![topic.key, &*request.name], |row| Ok((row.get::<_, Text>(0)?.0, row.get::<_, Text>(1)?.0)));
     if let Some((known, unknown)) = found.optional()? {
         let now = request.unknown.unwrap_or(Unknown::of_stored(&unknown));
-        // No type is forgotten, as it may be passed over later: workers of an older release know fewer.
+        // No type is forgotten, as it may be passed over later: workers of an older release know
+        // fewer.
         let all: BTreeSet<&str> = known.split(',').chain(types.split(',')).filter(|event| !event.is_empty()).collect();
         let types = if types.is_empty() { known.clone() } else { all.into_iter().collect::<Vec<_>>().join(",") };
         if types != known || now.name() != unknown {

@@ -31,13 +31,15 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
         })
         .optional()?;
     let Some((cursor, token, upto)) = found else { return Ok(Rewound::Nobody) };
-    // The name of the last one stays when it has ended, and how far the subscription had read before.
+    // The name of the last one stays when it has ended, and how far the subscription had read
+    // before.
     let (under_way, ended) = if upto.is_some() { (token, None) } else { (None, token) };
     let (ended, before) = match ended.as_deref().and_then(|ended| ended.split_once(':')) {
         Some((ended, before)) => (Some(ended.to_owned()), before.parse().unwrap_or(0)),
         None => (ended, 0),
     };
-    // Whatever was read before an earlier rewind is let go of as well: it may not have been read again since.
+    // Whatever was read before an earlier rewind is let go of as well: it may not have been read
+    // again since.
     let upto = upto.unwrap_or(0).max(cursor).max(before);
     match &request.step {
         RewindStep::Look(target) => {
@@ -45,7 +47,8 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
             let token = under_way.or(ended).unwrap_or_default();
             Ok(Rewound::Target { from: from.to_string(), upto: upto.to_string(), is_short, token })
         }
-        // It comes late: the runner has sent it twice, and this rewind has ended, or another one has begun.
+        // It comes late: the runner has sent it twice, and this rewind has ended, or another one
+        // has begun.
         RewindStep::Begin { token, after, .. }
             if under_way.as_ref() != Some(token) && under_way.as_ref().or(ended.as_ref()).map_or("", String::as_str) != after =>
         {
@@ -131,7 +134,8 @@ fn number(position: &str) -> Result<i64, Failed> {
 /// The numbers of entries, and their ids.
 type Entries = Vec<(i64, Vec<u8>)>;
 
-/// Numbers and ids of entries behind a number, up to another one: those of one step, and whether there may be more.
+/// Numbers and ids of entries behind a number, up to another one: those of one step, and whether
+/// there may be more.
 fn entries(tx: &Tx<'_>, topic: i64, after: i64, upto: i64) -> Result<(Entries, bool), Failed> {
     const ENTRIES: &str =
         "SELECT seq, id, length(id) + length(envelope) FROM queue_log WHERE topic = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq LIMIT ?4";

@@ -69,7 +69,8 @@ pub(super) fn replay(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64, name: &str, kept
     Ok(answer)
 }
 
-/// What a lane wants to know of its queue besides its jobs. `waits`: whether jobs and suspects wait, if that is known.
+/// What a lane wants to know of its queue besides its jobs. `waits`: whether jobs and suspects
+/// wait, if that is known.
 pub(super) fn outlook(tx: &Tx<'_>, queue: &Queue<'_>, waits: Option<(bool, bool)>) -> Result<TurnAnswer, Failed> {
     const PARKED: &str = "SELECT EXISTS (SELECT 1 FROM queue_parked WHERE queue = ?1)";
     const LANES: &str = "SELECT count(*) FROM queue_lanes WHERE queue = ?1 AND NOT fenced";

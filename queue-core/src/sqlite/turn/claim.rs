@@ -1,4 +1,5 @@
-//! What a turn claims, in this order: parked jobs of its tasks, one suspect if the lane runs none, the line.
+//! What a turn claims, in this order: parked jobs of its tasks, one suspect if the lane runs none,
+//! the line.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -32,8 +33,9 @@ pub(super) struct Claimed {
     pub(super) waits: Option<(bool, bool)>,
 }
 
-/// A round that finds nothing although jobs may wait, and one that has parked jobs of paused tasks, is followed by another one: what it has passed over is out of the way
-/// of that. The rounds of a claim cost at most [`CLAIM_STEPS`] in all.
+/// A round that finds nothing although jobs may wait, and one that has parked jobs of paused tasks,
+/// is followed by another one: what it has passed over is out of the way of that. The rounds of a
+/// claim cost at most [`CLAIM_STEPS`] in all.
 pub(super) fn claim(tx: &mut Tx<'_>, queue: &Queue<'_>, receipt: Receipt, turn: &Turn) -> Result<Claimed, Failed> {
     let paused = pauses::tasks(tx, queue)?;
     let (mut claimed, mut spent) = (Claimed::default(), 0);

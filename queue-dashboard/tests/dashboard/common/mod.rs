@@ -96,7 +96,8 @@ impl Bed {
         self.client.enqueue_all((0..jobs).map(|_| job())).await.unwrap();
     }
 
-    /// Two jobs of one account, of which one runs, and a limit of one at once that a person has set.
+    /// Two jobs of one account, of which one runs, and a limit of one at once that a person has
+    /// set.
     pub(crate) async fn limited(&self, account: &str) -> JobAddress {
         self.client.inspector().set_limit("pay", "stripe", |rule| rule.concurrency = Some(1)).await.unwrap();
         let jobs = ["first", "second"].map(|id| charge::job(account.to_owned()).id(id));
@@ -268,7 +269,8 @@ pub(crate) fn field(page: &str, name: &str) -> String {
     }
     let text = plain(tag.split_once("value=\"").unwrap().1.split('"').next().unwrap());
     let is_hidden = page.contains(&format!("type=\"hidden\" name=\"{name}\""));
-    // The specification of HTML: a line of text has no line ends, and a form has those of the network.
+    // The specification of HTML: a line of text has no line ends, and a form has those of the
+    // network.
     if is_hidden { text.replace("\r\n", "\n").replace(['\r', '\n'], "\r\n") } else { text.replace(['\r', '\n'], "") }
 }
 

@@ -1,19 +1,22 @@
-//! Where a relay begins to read a queue. While a session keeps an old snapshot, the index keeps the entries of rows that were sent, and a take that begins at the start
-//! reads all of them again.
+//! Where a relay begins to read a queue. While a session keeps an old snapshot, the index keeps the
+//! entries of rows that were sent, and a take that begins at the start reads all of them again.
 //!
-//! A floor is a number below which a queue has no row that can be sent, and will have none. Rows can become visible late, so the lowest number that a take has seen is
-//! a floor only when every transaction of that moment has ended. An INSERT draws the number of its transaction before that of its row. So the transactions of that moment
-//! have lower numbers than that of the next take.
+//! A floor is a number below which a queue has no row that can be sent, and will have none. Rows
+//! can become visible late, so the lowest number that a take has seen is a floor only when every
+//! transaction of that moment has ended. An INSERT draws the number of its transaction before that
+//! of its row. So the transactions of that moment have lower numbers than that of the next take.
 
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
 };
 
-/// All queues are read from the start after this time: an operator may have retried refused rows, and the numbers of rows may begin again.
+/// All queues are read from the start after this time: an operator may have retried refused rows,
+/// and the numbers of rows may begin again.
 const FROM_START: Duration = Duration::from_secs(5);
 
-/// And after this many times the duration of the last such round: one that takes too long for a statement must not be all that a relay does.
+/// And after this many times the duration of the last such round: one that takes too long for a
+/// statement must not be all that a relay does.
 const AT_MOST: u32 = 10;
 
 /// With more queues than this, all floors are forgotten.
@@ -22,7 +25,8 @@ const MOST: usize = 1000;
 #[derive(Debug, Default)]
 pub(super) struct Floors {
     of: BTreeMap<String, Floor>,
-    /// When the next round may begin that reads from the start, and when this one began, if it does.
+    /// When the next round may begin that reads from the start, and when this one began, if it
+    /// does.
     next: Option<Instant>,
     from_start: Option<Instant>,
 }
@@ -77,7 +81,8 @@ impl Floors {
         self.of.iter().map(|(queue, floor)| (queue.as_str(), floor.proved)).unzip()
     }
 
-    /// A take has seen `lowest` as the lowest number of the queue. Its transaction has the number `own`, and all transactions with lower numbers than `ended` have ended.
+    /// A take has seen `lowest` as the lowest number of the queue. Its transaction has the number
+    /// `own`, and all transactions with lower numbers than `ended` have ended.
     pub(super) fn note_lowest(&mut self, queue: &str, lowest: i64, own: i64, ended: i64) {
         let floor = self.of.entry(queue.to_owned()).or_default();
         floor.proved = floor.proved.min(lowest);

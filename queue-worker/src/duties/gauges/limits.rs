@@ -43,7 +43,8 @@ fn gauges(queue: &str, limit: &str) -> [Gauge; 3] {
     [held, waiting("limit_full"), waiting("rate_limited")]
 }
 
-/// The figures of limits by their labels: the first by name have one of their own, and the others one together.
+/// The figures of limits by their labels: the first by name have one of their own, and the others
+/// one together.
 fn figures(limits: &[StoredLimit]) -> BTreeMap<String, Figures> {
     let named = limits.iter().filter_map(|limit| Some((LimitRecord::decode(&limit.stored).ok()?.name, limit)));
     let named: BTreeMap<String, &StoredLimit> = named.collect();

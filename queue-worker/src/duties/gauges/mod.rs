@@ -135,7 +135,8 @@ fn report_condition(condition: &broker::Condition) {
 mod tests {
     use super::*;
 
-    /// The broker lost its counters, as a server that was flushed: they begin at zero, and ours go on.
+    /// The broker lost its counters, as a server that was flushed: they begin at zero, and ours go
+    /// on.
     #[cfg(feature = "prometheus")]
     #[tokio::test]
     async fn event_counters_go_on_after_those_of_the_broker_were_lost() {

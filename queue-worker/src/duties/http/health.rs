@@ -40,7 +40,8 @@ struct State<'a> {
     stuck: usize,
     finished: u64,
     last_contact_ms: u128,
-    /// Whether the broker refuses new jobs for lack of room. Those at hand are claimed and finished, so that the worker is well.
+    /// Whether the broker refuses new jobs for lack of room. Those at hand are claimed and
+    /// finished, so that the worker is well.
     full: bool,
     /// Whether a person has asked the worker to claim nothing.
     quiet: bool,

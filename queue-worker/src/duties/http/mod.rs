@@ -1,5 +1,6 @@
-//! Serves `GET /health`, `GET /ready` and `GET /metrics` from the broker's I/O thread, so that they are answered while handlers block everything else.
-//! `health` computes the contents of the answers.
+//! Serves `GET /health`, `GET /ready` and `GET /metrics` from the broker's I/O thread, so that they
+//! are answered while handlers block everything else. `health` computes the contents of the
+//! answers.
 
 mod health;
 
@@ -37,7 +38,8 @@ pub(crate) struct Http {
     health: Arc<Health>,
     listener: io::Result<tokio::net::TcpListener>,
     clients: FuturesUnordered<BoxFuture<'static, ()>>,
-    /// A sender for each client, in the order in which they came. A client without its sender gives its place up.
+    /// A sender for each client, in the order in which they came. A client without its sender gives
+    /// its place up.
     places: VecDeque<oneshot::Sender<Infallible>>,
     refused: bool,
 }
@@ -78,7 +80,8 @@ impl Pass for Http {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    // Whoever asks is answered at once. Those who have not asked for the longest time make room: they could keep everybody else waiting.
+                    // Whoever asks is answered at once. Those who have not asked for the longest
+                    // time make room: they could keep everybody else waiting.
                     self.places.retain(|place| !place.is_closed());
                     while self.places.len() >= CLIENTS {
                         self.places.pop_front();

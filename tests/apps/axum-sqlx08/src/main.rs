@@ -1,4 +1,5 @@
-//! Takes an order over HTTP, enqueues a job for it, and runs the job. It has sqlx 0.8 with its default features, and so needs no feature of ours.
+//! Takes an order over HTTP, enqueues a job for it, and runs the job. It has sqlx 0.8 with its
+//! default features, and so needs no feature of ours.
 
 use std::{error::Error, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Jobs in a transaction of SeaORM. SeaORM hides its connection: the outbox prepares a row, and the application inserts it.
+//! Jobs in a transaction of SeaORM. SeaORM hides its connection: the outbox prepares a row, and the
+//! application inserts it.
 
 use queue_core::prelude::*;
 use queue_outbox::{Dialect, Outbox};

@@ -17,7 +17,8 @@ on_servers! {
     a_server_that_begins_to_evict_is_told_and_can_be_looked_at
 }
 
-/// Everybody says that it is full, a job at hand is done nevertheless, and when there is room again, everybody says that.
+/// Everybody says that it is full, a job at hand is done nevertheless, and when there is room
+/// again, everybody says that.
 fn is_told_everywhere(place: &Place, fill: impl FnOnce(), free: impl FnOnce(), figures: &str) {
     let worker = place.work();
     assert!(worker.ready().unwrap().contains(r#""full":false"#));
@@ -89,7 +90,8 @@ async fn a_server_that_begins_to_evict_is_told_and_can_be_looked_at(kind: Kind) 
     assert_eq!(place.run(&["doctor"]).0, 0);
 }
 
-/// A worker on a full disk waits until there is room, whether there is a database already or none yet.
+/// A worker on a full disk waits until there is room, whether there is a database already or none
+/// yet.
 #[test]
 fn a_full_disk_at_the_start_is_waited_for() {
     if !may_mount(&a_full_disk_at_the_start_is_waited_for) {

@@ -1,5 +1,5 @@
-//! A SQLite file that is not there, or is so no longer, and a broker without room: as those see it who run a worker and type
-//! commands.
+//! A SQLite file that is not there, or is so no longer, and a broker without room: as those see it
+//! who run a worker and type commands.
 
 mod full;
 mod scene;

@@ -1,4 +1,5 @@
-//! A worker whose broker does not answer: it loses nothing, doubles nothing, starts nothing, and says so.
+//! A worker whose broker does not answer: it loses nothing, doubles nothing, starts nothing, and
+//! says so.
 
 mod queues;
 mod scene;
@@ -26,7 +27,8 @@ async fn answers_that_are_lost_again_and_again_double_nothing_and_lose_nothing()
     let running = scene.start(scene.worker());
     until("its first claim", async || scene.sound.inspector().stats("quick").await.is_ok_and(|stats| stats.lanes > 0)).await;
     for round in 0..ROUNDS {
-        // The answers of the next calls are lost, whichever they are: claims, endings, both; then a request.
+        // The answers of the next calls are lost, whichever they are: claims, endings, both; then a
+        // request.
         scene.cut.fail(Fault::ReplyLost, 1 + round % 4);
         scene.cut.fail(Fault::RequestLost, round % 2);
         scene.sound.enqueue_all((round * JOBS..(round + 1) * JOBS).map(quick::job)).await.unwrap();
@@ -181,7 +183,8 @@ async fn what_a_worker_held_when_its_broker_forgot_it_runs_again_and_is_charged_
     scene.end(running).await;
 }
 
-/// A machine that was suspended for longer than its leases, or a failover that lost data. A quiet worker sends no turns, which would bring it back.
+/// A machine that was suspended for longer than its leases, or a failover that lost data. A quiet
+/// worker sends no turns, which would bring it back.
 #[tokio::test]
 async fn a_quiet_worker_that_was_forgotten_is_known_again_and_can_be_asked_to_go_on() {
     let scene = Scene::new();

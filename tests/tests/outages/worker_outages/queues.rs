@@ -92,7 +92,8 @@ async fn a_claim_that_is_not_answered_keeps_no_suspect_of_another_queue_from_run
     scene.end(running).await;
 }
 
-/// The claims of one that is away are small, as others leave little, so that it keeps room for more than it can ask for.
+/// The claims of one that is away are small, as others leave little, so that it keeps room for more
+/// than it can ask for.
 #[tokio::test]
 async fn a_queue_whose_claims_all_hang_keeps_no_slot_from_another() {
     let scene = Scene::new();

@@ -104,7 +104,8 @@ impl Scene {
         self.worker_of(client).lease(LEASE).concurrency(16).grace(Duration::from_secs(5))
     }
 
-    /// A worker of the tasks of this file alone: others that are linked in want states of their own.
+    /// A worker of the tasks of this file alone: others that are linked in want states of their
+    /// own.
     pub(crate) fn worker_of(&self, client: Client) -> Worker {
         let worker = Worker::new(client).registry(Registry::empty());
         worker

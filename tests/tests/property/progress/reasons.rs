@@ -9,13 +9,15 @@ use queue_core::{
 
 use super::snapshot::{Claim, Snapshot};
 
-/// Whether a claim that comes now does not start the job, whichever lane it is of. What is missing are not workers: the lane that claims is one.
+/// Whether a claim that comes now does not start the job, whichever lane it is of. What is missing
+/// are not workers: the lane that claims is one.
 fn blocks(reason: &Reason, now: SystemTime, claim: Option<&Claim>) -> bool {
     let takes = |id: &JobId| claim.is_some_and(|claim| claim.got.iter().any(|job| job.id == *id));
     match reason {
         // A claim moves first what is due.
         Reason::NotDue { until } | Reason::Retry { until, .. } => until.is_none_or(|until| until > now),
-        // A key may be held until its job starts, and the next job of the key starts with the same claim.
+        // A key may be held until its job starts, and the next job of the key starts with the same
+        // claim.
         Reason::KeyHeld { holder, .. } => !holder.as_ref().is_some_and(takes),
         // The line is free once its holder is set aside.
         Reason::OutOfOrder { .. } => !claim.is_some_and(|claim| claim.has_parked),
@@ -46,7 +48,8 @@ pub(crate) fn starts_no_blocked(reports: &[JobRecord], now: SystemTime, claim: &
     Ok(())
 }
 
-/// A ready job is reported as blocked if it may not start, and only then. Of an ordered group whose line nobody holds, those behind the first are not.
+/// A ready job is reported as blocked if it may not start, and only then. Of an ordered group whose
+/// line nobody holds, those behind the first are not.
 pub(crate) fn agree(reports: &[JobRecord], now: SystemTime, snapshot: &Snapshot) -> Result<(), String> {
     for job in &snapshot.ready {
         let report = reports.iter().find(|report| report.address.id == job.id).ok_or_else(|| format!("{job:?} is not reported"))?;

@@ -1,4 +1,5 @@
-//! What a broker stores of a queue, as far as it decides what may start; and the property of a claim between two of these.
+//! What a broker stores of a queue, as far as it decides what may start; and the property of a
+//! claim between two of these.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +17,8 @@ pub(crate) struct Snapshot {
     pub(crate) paused: bool,
     /// The paused tasks.
     pub(crate) tasks: BTreeSet<String>,
-    /// The jobs that are ready. Of the jobs of one line that have the same limits, the first comes first.
+    /// The jobs that are ready. Of the jobs of one line that have the same limits, the first comes
+    /// first.
     pub(crate) ready: Vec<Job>,
     /// How many jobs run, by their groups and by the keys of their limits.
     pub(crate) running: BTreeMap<GroupName, u32>,
@@ -171,7 +173,8 @@ impl Snapshot {
 
     /// The jobs that may start: those that wait for nothing but their turn.
     pub(crate) fn may_start(&self, suspects: bool) -> Vec<&Job> {
-        // Of jobs of one group that differ in their limits the listing has not the order: while one of them may not start, it may be the first.
+        // Of jobs of one group that differ in their limits the listing has not the order: while one
+        // of them may not start, it may be the first.
         let mut jobs: BTreeMap<&GroupName, Vec<&Job>> = BTreeMap::new();
         for (group, job) in self.ready.iter().filter(|job| !job.suspect).filter_map(|job| Some((job.group.as_ref()?, job))) {
             jobs.entry(group).or_default().push(job);
@@ -180,7 +183,8 @@ impl Snapshot {
         let mut first: BTreeSet<&GroupName> = jobs.into_keys().collect();
         let mut may = Vec::new();
         for job in &self.ready {
-            // Of an ordered group who holds the line goes first, or else the first that is no suspect.
+            // Of an ordered group who holds the line goes first, or else the first that is no
+            // suspect.
             let is_next = job.group.as_ref().is_none_or(|group| {
                 !self.is_ordered(job)
                     || self.groups.get(group).is_some_and(|(_, holder)| holder.is_some())
@@ -194,7 +198,8 @@ impl Snapshot {
         may
     }
 
-    /// Whether neither a pause nor a group nor a limit keeps a job from starting. In an ordered group whose line nobody holds it may stand behind another one.
+    /// Whether neither a pause nor a group nor a limit keeps a job from starting. In an ordered
+    /// group whose line nobody holds it may stand behind another one.
     pub(crate) fn is_open(&self, job: &Job) -> bool {
         let group_lets = job.group.as_ref().is_none_or(|group| {
             let (rule, holder) = (self.rule(group), self.groups.get(group).and_then(|(_, holder)| holder.as_ref()));
@@ -222,7 +227,8 @@ pub(crate) fn starves(before: &Snapshot, first: &Claim, second: &Claim) -> Resul
     Ok(())
 }
 
-/// A claim that got nothing promises nothing: no other follows it without a hint, a due time or the end of the poll interval.
+/// A claim that got nothing promises nothing: no other follows it without a hint, a due time or the
+/// end of the poll interval.
 pub(crate) fn spins(claim: &Claim) -> Result<(), String> {
     match claim.is_in_vain() && claim.promises {
         true => Err(format!("a claim of {} got nothing, and promises some", claim.asked)),
@@ -230,8 +236,10 @@ pub(crate) fn spins(claim: &Claim) -> Result<(), String> {
     }
 }
 
-/// What a claim leaves behind, it promises; and no job that may start, before the claim and after it, is overtaken by one that comes behind it. Which of several
-/// jobs of one line starts first is not checked where their limits differ: they are looked at again one after the other when a limit has room.
+/// What a claim leaves behind, it promises; and no job that may start, before the claim and after
+/// it, is overtaken by one that comes behind it. Which of several jobs of one line starts first is
+/// not checked where their limits differ: they are looked at again one after the other when a limit
+/// has room.
 pub(crate) fn overtakes(before: &Snapshot, claim: &Claim, after: &Snapshot) -> Result<(), String> {
     let still: BTreeSet<&JobId> = after.may_start(claim.suspect).into_iter().map(|job| &job.id).collect();
     let left: Vec<&Job> = before.may_start(claim.suspect).into_iter().filter(|job| still.contains(&job.id)).collect();
@@ -277,7 +285,8 @@ pub(crate) struct Shares {
 /// A group, or the jobs without one.
 type Line = Option<GroupName>;
 
-/// So many services of its own and of the other a line may be overtaken by another one: one in turn, and the one with which a turn begins or ends.
+/// So many services of its own and of the other a line may be overtaken by another one: one in
+/// turn, and the one with which a turn begins or ends.
 const APART: f64 = 2.0;
 
 impl Shares {

@@ -1,4 +1,5 @@
-//! A story: hundreds of groups, limit keys and suspects, most of which may not start, and claims that are checked.
+//! A story: hundreds of groups, limit keys and suspects, most of which may not start, and claims
+//! that are checked.
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
@@ -55,7 +56,8 @@ impl<'a> Story<'a> {
         for _ in 0..3 {
             self.hire().await;
         }
-        // Without a weight jobs without a group have their share of what waits, which is another one at each claim.
+        // Without a weight jobs without a group have their share of what waits, which is another
+        // one at each claim.
         let weighted = (0..40).map(|_| RuleOf::Group(self.group())).collect::<Vec<_>>();
         for of in weighted.iter().chain([&RuleOf::Plain]) {
             let weight = 1 + self.rng.u32(..5);
@@ -146,7 +148,8 @@ impl<'a> Story<'a> {
             let mut job = NewJob::new(JobId::make(), Envelope::new(task, b"").encode().expect("it is small"));
             let group = self.rng.usize(..GROUPS);
             let has_group = mix != 0 && self.rng.u8(..8) > 0;
-            // One group in ten has priorities, and its jobs have several chains; the limits of others are those of their group.
+            // One group in ten has priorities, and its jobs have several chains; the limits of
+            // others are those of their group.
             let of = if has_group && !group.is_multiple_of(10) { group } else { self.rng.usize(..KEYS) };
             job.group = has_group.then(|| GroupName::new(format!("g{group}")).expect("it is a name"));
             job.priority = if has_group && !group.is_multiple_of(10) { Priority::Normal } else { Priority::ALL[self.rng.usize(..4)] };
@@ -236,7 +239,8 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// Caps and orders of groups. Their weights stay: what a group has paid was counted by its weight.
+    /// Caps and orders of groups. Their weights stay: what a group has paid was counted by its
+    /// weight.
     async fn rule(&mut self) {
         let (kind, number) = (self.rng.u8(..8), self.rng.u32(..3));
         let of: Vec<RuleOf> = if kind == 0 { vec![RuleOf::Others] } else { self.groups().into_iter().map(RuleOf::Group).collect() };
@@ -325,7 +329,8 @@ impl<'a> Story<'a> {
         claim
     }
 
-    /// Everything is let go on: all jobs run to their end, and no claim but the last gets nothing twice.
+    /// Everything is let go on: all jobs run to their end, and no claim but the last gets nothing
+    /// twice.
     async fn end(&mut self) -> Result<(), String> {
         self.tell_of("all of it is let go on");
         let (queue, inspector) = (self.bed.queue.clone(), self.bed.inspector());

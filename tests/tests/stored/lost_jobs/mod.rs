@@ -1,4 +1,5 @@
-//! Lost jobs are looked for in a `ready` of any length, beside everybody else, and no job gets a second place in it.
+//! Lost jobs are looked for in a `ready` of any length, beside everybody else, and no job gets a
+//! second place in it.
 
 mod marks;
 mod searches;

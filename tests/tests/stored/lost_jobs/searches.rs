@@ -189,7 +189,8 @@ async fn beside_work_lost_jobs_are_put_back_once(kind: Kind) {
                     finish(delivery, ending)
                 });
                 let turn = lane.next().finish(endings.collect());
-                // Whoever has a second place is claimed while it is held, and its first holder is stale.
+                // Whoever has a second place is claimed while it is held, and its first holder is
+                // stale.
                 assert!(lane.send(&turn).await.stale.is_empty(), "a job was in two hands");
                 // An audit that is outrun gives up.
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -238,7 +239,8 @@ async fn beside_work_lost_jobs_are_put_back_once(kind: Kind) {
     assert!(ran == all, "{} of {} have run", ran.len(), all.len());
 }
 
-/// The job has another envelope by the time at which the requeue writes: it keeps that, and loses the expiry of it.
+/// The job has another envelope by the time at which the requeue writes: it keeps that, and loses
+/// the expiry of it.
 async fn a_requeue_writes_over_no_envelope_that_came_after_its_read(kind: Kind) {
     let server = Server::start(kind);
     let broker = on(&server).await;

@@ -1,4 +1,5 @@
-//! Each value is the same through every interface: enqueued by its type, by JSON, edited, duplicated, published, and returned.
+//! Each value is the same through every interface: enqueued by its type, by JSON, edited,
+//! duplicated, published, and returned.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -86,7 +87,8 @@ fn same_json(one: &str, other: &str) {
     assert_eq!(one, other);
 }
 
-/// The features of serde_json, which other crates of a program may turn on: none of them, or all, as `cargo xtask test --whole` says.
+/// The features of serde_json, which other crates of a program may turn on: none of them, or all,
+/// as `cargo xtask test --whole` says.
 #[test]
 fn serde_json_has_the_features_that_are_tested() {
     let wanted = std::env::var("QUEUE_TEST_SERDE_JSON").is_ok();
@@ -209,7 +211,8 @@ async fn an_event_is_the_same_on_sqlite() {
     events(&client, None, All { note: 13, ..all() }).await;
 }
 
-/// A task for each type whose values are words: the name of a group, the value of a tag, and what unique keys and limits are by.
+/// A task for each type whose values are words: the name of a group, the value of a tag, and what
+/// unique keys and limits are by.
 macro_rules! words {
     ($($name:ident: $ty:ty = $value:expr, $text:expr;)*) => {
         mod words {
@@ -454,7 +457,8 @@ impl Handler for Around {
     }
 }
 
-/// `None` inside a parameter is stored, and so it is inside a flattened one: in a map it is an entry.
+/// `None` inside a parameter is stored, and so it is inside a flattened one: in a map it is an
+/// entry.
 #[tokio::test]
 async fn a_none_of_a_flattened_field_is_stored() {
     let client = Client::connect("sqlite://:memory:").await.unwrap();

@@ -1,5 +1,5 @@
-//! The table of types. `values/mod.rs` passes it through the library, `values_worker` through the command line, and the tests of the
-//! dashboard through its pages.
+//! The table of types. `values/mod.rs` passes it through the library, `values_worker` through the
+//! command line, and the tests of the dashboard through its pages.
 
 use std::{
     borrow::Cow,
