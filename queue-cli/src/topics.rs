@@ -231,7 +231,7 @@ pub(super) async fn topics(client: &Client, command: TopicsCommand) -> Result<()
             table::list(&format, "topics", &inspector.topics().await?, &COLUMNS, none)
         }
         TopicsCommand::Show { topic, format } => match inspector.topic(&topic).await? {
-            Some(found) => show(found, &format),
+            Some(found) => show(&found, &format),
             None => Err(unknown(client, &topic).await),
         },
         TopicsCommand::Publish(args) => publish(client, args).await,
@@ -364,9 +364,9 @@ const SUBSCRIPTIONS: [Column<SubscriptionInfo>; 11] = [
     Field("types"),
 ];
 
-fn show(topic: TopicInfo, format: &Format) -> Result<(), Failure> {
+fn show(topic: &TopicInfo, format: &Format) -> Result<(), Failure> {
     if format.json {
-        return Ok(print_json(&topic)?);
+        return Ok(print_json(topic)?);
     }
     let now = SystemTime::now();
     let first = topic.first.map(|first| relative(first, now)).unwrap_or_else(|| "-".to_owned());
