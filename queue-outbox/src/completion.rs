@@ -217,8 +217,13 @@ impl Cleanup {
     /// Removes rows of the next page. False: it was the last, or another relay has begun within the
     /// minute.
     async fn page(&mut self, store: &mut dyn Store, client: &Client) -> Result<bool> {
+        let begins = self.after.is_empty();
+        if begins {
+            // An older library writes nothing to newer tables.
+            store.open().await?;
+        }
         let rows = store.effects(&self.after, PAGE).await?;
-        let begins = std::mem::take(&mut self.after).is_empty();
+        self.after.clear();
         if begins && (rows.is_empty() || !store.may_clean(CLEAN).await?) {
             return Ok(false);
         }

@@ -184,7 +184,9 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places, diges
     local fewer = call('LLEN', K.ended) < #ids
     for _, line in ipairs(fewer and call('LRANGE', K.ended, 0, -1) or {}) do
       local upto, other = string.match(line, '^(%d+):(.*)$')
-      local record = unpacked(call('HGET', K.records, other or line) or '')
+      local packed = call('HGET', K.records, other or line)
+      -- A damaged record is removed when its time has come, as all others are.
+      local record = packed and (unpacked(packed) or { u = upto or ms(now) })
       -- A line of which this is not so belongs to an earlier record of its id.
       if record and (upto or record.u) == record.u then
         call('ZADD', K.lapsing, ms(whole(record.u)), other or line)

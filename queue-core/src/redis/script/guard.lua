@@ -7,7 +7,9 @@ local function unknown_to_a_lane(needs)
   for bit in string.gmatch(needs, '.') do
     local known = has(bit) and {} or call('HGETALL', K.knows)
     for at = 1, #known, 2 do
-      if not string.find(known[at + 1], bit, 1, true) and call('HEXISTS', K.lanes, known[at]) == 1 then
+      -- A field without a dot is a worker, with the number of its lanes.
+      local is_lane = string.find(known[at], '.', 1, true)
+      if is_lane and not string.find(known[at + 1], bit, 1, true) and call('HEXISTS', K.lanes, known[at]) == 1 then
         return bit
       end
     end

@@ -176,7 +176,7 @@ pub(super) fn keep_parked(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> Result<
 pub(crate) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<Changed, Failed> {
     /// A job that has ended begins anew, without an expiry, in the same round. Its place is for
     /// `ready_push.sql`.
-    const REQUEUE: &str = "UPDATE queue_jobs SET attempts = 0, crashes = 0, first_crash = NULL, snoozes = snoozes & ?4, releases = 0, \
+    const REQUEUE: &str = "UPDATE queue_jobs SET attempts = 0, crashes = 0, first_crash = NULL, snoozes = snoozes & ?4, returns = 0, \
             returned = NULL, ended = NULL, note = NULL, envelope = ?3 \
         WHERE queue = ?1 AND id = ?2";
     const ENDED: &str = "SELECT state, envelope FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state IN (?3, ?4, ?5)";

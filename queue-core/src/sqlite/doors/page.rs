@@ -77,7 +77,7 @@ pub(crate) fn page<T>(
 /// `ready`: the suspects, then the priorities.
 fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Jobs<T>, Failed> {
     /// Jobs with limits, chain by chain, as `people/record.rs` reads them.
-    const READY_PAGE_CHAINS: &str = "SELECT id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, releases, \
+    const READY_PAGE_CHAINS: &str = "SELECT id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, returns, \
             returned, failures \
         FROM queue_jobs WHERE queue = ?1 AND state = ?4 ORDER BY rank, pos LIMIT ?2 OFFSET ?3";
     /// Jobs in the lines of groups, group by group, as `people/record.rs` reads them.
@@ -172,7 +172,7 @@ fn last<T>(tx: &Tx<'_>, queue: &Queue<'_>, runs: &[Run], limit: usize, mut read:
 fn active<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Jobs<T>, Failed> {
     /// Active jobs in order, as `people/record.rs` reads them. There are no more of them than slots
     /// in all workers.
-    const READY_PAGE_ACTIVE: &str = "SELECT id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, releases, \
+    const READY_PAGE_ACTIVE: &str = "SELECT id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, returns, \
             returned, failures FROM queue_jobs \
         WHERE queue = ?1 AND state = ?4 ORDER BY rank, pos LIMIT ?2 OFFSET ?3";
     const ALL: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state = ?2";

@@ -89,6 +89,8 @@ impl Floors {
         let (seen, bound) = match floor.seen {
             Seen::Nothing => return floor.seen = Seen::Now(lowest),
             Seen::Now(seen) => (seen.min(lowest), own),
+            // Numbers only grow, unless the database was restored into another cluster.
+            Seen::Before(_, bound) if own <= bound => return floor.seen = Seen::Now(lowest),
             Seen::Before(seen, bound) => (seen.min(lowest), bound),
         };
         floor.seen = if ended >= bound {
@@ -123,6 +125,16 @@ mod tests {
         assert_eq!((floors.of("a"), floors.of("b")), (10, i64::MIN));
         floors.note_lowest("a", 50, 120, 120);
         assert_eq!(floors.of("a"), 40);
+    }
+
+    #[test]
+    fn numbers_of_another_cluster_begin_again() {
+        let mut floors = floors();
+        floors.note_lowest("a", 10, 100, 90);
+        floors.note_lowest("a", 20, 105, 90);
+        floors.note_lowest("a", 30, 50, 49);
+        floors.note_lowest("a", 40, 55, 55);
+        assert_eq!(floors.of("a"), 30);
     }
 
     #[test]
