@@ -496,7 +496,7 @@ mod tests {
                 "job": "orders/o-17", "task": "orders.close", "state": "dead", "priority": "high",
                 "enqueued_at": "2023-11-14T22:13:20.000Z", "due_at": null, "ended_at": "2023-11-14T22:15:00.000Z",
                 "expires_at": "2023-11-14T22:23:20.000Z", "failures": 3, "crashes": 1, "snoozes": 2, "rate_limited": 0, "returns": 0, "returned_at": null, "max_attempts": 3,
-                "timeout_ms": 1500, "retention_ms": 60_000, "headers": {"tenant": "7"}, "tags": {"order": "17"}, "size": size, "tag": null, "running": null,
+                "timeout_ms": 1500, "retention_ms": 60_000, "headers": {"tenant": "7"}, "tags": {"order": "17"}, "size": size, "receipt": null, "running": null,
                 "reason": "failed", "progress": null,
                 "limits": {}, "cost": 1,
                 "failure": "9390298f3fb0c5b1",

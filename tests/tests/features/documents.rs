@@ -398,7 +398,7 @@ fn the_reference_has_every_field_of_the_json_output() {
         "queue-worker/src/duties/http/health.rs",
         "queue-core/src/inspector/record.rs",
         "queue-core/src/inspector/reason.rs",
-        "queue-core/src/inspector/reported.rs",
+        "queue-core/src/inspector/progress.rs",
         "queue-core/src/inspector/limits.rs",
         "queue-core/src/inspector/topics.rs",
         "queue-core/src/limit/mod.rs",
