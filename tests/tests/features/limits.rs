@@ -285,7 +285,8 @@ async fn keys_that_have_room_are_looked_at_in_turn_in_a_file() {
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
     let other = rusqlite::Connection::open(&path).unwrap();
-    let turns = || other.query_row("SELECT count(*) FROM queue_groups WHERE eligible & 1", [], |row| row.get::<_, u32>(0)).unwrap() as usize;
+    let turns =
+        || other.query_row("SELECT count(*) FROM queue_groups WHERE eligible & 1", [], |row| row.get::<_, u32>(0)).unwrap() as usize;
     keys_take_turns(&broker, turns).await;
 }
 

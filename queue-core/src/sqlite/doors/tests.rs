@@ -93,6 +93,42 @@ fn each_file_opens_with_its_contract_and_names_its_inputs() {
     assert!(statements > 10, "the statements were found");
 }
 
+/// The statements in the texts of a Rust source, but for those with parts that are filled in.
+fn statements(source: &str) -> Vec<String> {
+    let starts = ["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "WITH "];
+    let begins = source.match_indices('"').filter(|(at, _)| starts.iter().any(|start| source[at + 1..].starts_with(start)));
+    let text = |(at, _): (usize, &str)| {
+        let mut text = String::new();
+        let mut rest = source[at + 1..].chars();
+        while let Some(letter) = rest.next().filter(|letter| *letter != '"') {
+            match letter {
+                '\\' if rest.as_str().starts_with('\n') => rest = rest.as_str().trim_start().chars(),
+                '\\' => text.extend(rest.next().filter(|escaped| *escaped != 'n')),
+                letter => text.push(letter),
+            }
+        }
+        text
+    };
+    begins.map(text).filter(|text| text.contains("queue_") && !text.contains('{')).collect()
+}
+
+#[test]
+fn each_statement_names_tables_and_columns_of_the_schema() {
+    let connection = rusqlite::Connection::open_in_memory().unwrap();
+    connection.execute_batch(&fs::read_to_string(folder().join("connection/schema.sql")).unwrap()).unwrap();
+    let mut prepared = 0;
+    for (name, source) in sources() {
+        let texts = if name.ends_with(".sql") { vec![source] } else { statements(&source) };
+        for text in texts {
+            if let Err(problem) = connection.prepare(&text) {
+                panic!("{name}: {problem}");
+            }
+            prepared += 1;
+        }
+    }
+    assert!(prepared > 300, "the statements were found: {prepared}");
+}
+
 #[test]
 fn what_goes_past_the_doors_is_found() {
     for statement in [
