@@ -105,7 +105,7 @@ impl de::Error for Problem {
 ///
 /// # Errors
 /// What the value's `Serialize` says; a number that is not finite or has more than 64 bits; more
-/// than [`DEPTH_MAX`] levels.
+/// than 64 levels.
 pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(USUAL);
     encode_into(&mut bytes, value, Form::Array).map_err(|problem| shortened(problem.to_string()))?;

@@ -80,7 +80,7 @@ pub enum Outcome {
     Bury(String),
     /// Done, with this result. Only if the job has a retention and its handler returned a value.
     DoneWith(Encoded),
-    /// The handler returned an error: the chain of its messages, at most [`ERROR_MAX`] bytes.
+    /// The handler returned an error: the chain of its messages, at most 8 KiB.
     /// Retried with the task's backoff; counts an attempt. If the run was cancelled for another
     /// reason than its timeout, its job is returned uncharged.
     Failed(Failure),
@@ -406,7 +406,7 @@ fn wrapped(error: &(dyn StdError + 'static)) -> Option<Outcome> {
     (outcome.to_string() == text).then_some(outcome)
 }
 
-/// The messages of an error and its sources, joined by `: `, at most [`ERROR_MAX`] bytes.
+/// The messages of an error and its sources, joined by `: `, at most 8 KiB.
 pub fn error_text(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
     for error in links(error).skip(1) {

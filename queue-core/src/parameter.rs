@@ -134,7 +134,7 @@ impl<T> Lacks for Has<T> {}
 const FITS: u8 = 0;
 
 /// What is to be asked of the type of a payload parameter: a number, since [`Access`] has one
-/// implementation for each. A type that lacks both halves of serde is told so by [`Payload`].
+/// implementation for each. A type that lacks both halves of serde is told so by `Payload`.
 pub const fn of_payload(serialize: bool, deserialize: bool, injected: bool, nested: bool) -> u8 {
     match (serialize, deserialize) {
         (true, true) if nested => 5,

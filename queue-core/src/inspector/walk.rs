@@ -84,7 +84,7 @@ impl Walk {
     }
 
     /// The matching jobs among the next 500 at most: the list may be empty although the listing has
-    /// not ended. Between two steps a caller can report [`looked`](Self::looked), or stop. `None`:
+    /// not ended. Between two steps a caller can report `examined`, or stop. `None`:
     /// there are no more.
     ///
     /// # Errors
