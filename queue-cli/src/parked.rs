@@ -9,7 +9,10 @@ use queue_core::{
 };
 use serde::Serialize;
 
-use super::output::{plain, relative, short};
+use super::{
+    output::{plain, relative, short},
+    show::quoted,
+};
 
 /// Parked jobs of a queue that wait for the same.
 #[derive(Debug, Serialize)]
@@ -100,7 +103,7 @@ impl Parked {
     pub(super) fn way_out(&self) -> String {
         match &self.buried {
             Some(buried) => format!("deploy a release that reads them; the first becomes a dead letter {buried} and can then be requeued"),
-            None if self.pause.is_some() => format!("run `tasks resume {} --queue {}`", plain(&self.task), self.queue),
+            None if self.pause.is_some() => format!("run `tasks resume {}`", quoted(&self.queue, &self.task)),
             None if self.workers.is_empty() => "deploy a release that has it".to_owned(),
             None if self.served => "`workers` shows whether it is quiet or has no free slot".to_owned(),
             None => format!("start a worker that has the task with `--queue {}`", self.queue),

@@ -94,15 +94,20 @@ fn command(record: &JobRecord, reason: &Reason) -> String {
     let command = match reason {
         Reason::NotDue { .. } | Reason::Retry { .. } => format!("jobs promote {}", record.address),
         Reason::QueuePaused { .. } => format!("queues resume {queue}"),
-        Reason::TaskPaused { task, .. } => format!("tasks resume {} --queue {queue}", plain(task)),
-        Reason::GroupPaused { group, .. } => format!("groups resume {queue} '{}'", plain(&group.to_string())),
-        Reason::GroupFull { group, .. } => format!("groups set {queue} '{}' --cap N", plain(&group.to_string())),
+        Reason::TaskPaused { task, .. } => format!("tasks resume {}", quoted(queue, task)),
+        Reason::GroupPaused { group, .. } => format!("groups resume {}", quoted(queue, group.as_str())),
+        Reason::GroupFull { group, .. } => format!("groups set {} --cap N", quoted(queue, group.as_str())),
         Reason::LimitFull { limit, .. } => format!("limits set {queue}/{limit} --concurrency N"),
         Reason::RateLimited { limit, rate: Some(_), .. } => format!("limits set {queue}/{limit} --rate N/TIME"),
         Reason::NoWorker => format!("work --queue {queue}"),
         _ => return String::new(),
     };
     format!("; `{command}` ends it")
+}
+
+/// `QUEUE/NAME` as one argument of a shell.
+pub(super) fn quoted(queue: &str, name: &str) -> String {
+    format!("'{}'", format!("{queue}/{}", plain(name)).replace('\'', r"'\''"))
 }
 
 /// A reason in one line, with its time and the jobs that it waits for.
@@ -162,7 +167,7 @@ fn text(record: &JobRecord) -> String {
         lines.add(if record.state.is_final() { "last report" } else { "progress" }, &super::logs::progress(progress, now));
     }
     let reason = record.reason.map(|reason| reason.name());
-    for (name, value) in [("held by", record.receipt.as_deref()), ("reason", reason), ("note", record.note.as_deref())] {
+    for (name, value) in [("receipt", record.receipt.as_deref()), ("reason", reason), ("note", record.note.as_deref())] {
         if let Some(value) = value {
             lines.add(name, value);
         }
@@ -230,6 +235,53 @@ impl Lines {
             let name = if i == 0 { name } else { "" };
             // Writing to a String cannot fail.
             let _ = writeln!(self.0, "{name:<9} {}", plain(line));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use queue_core::{
+        RawJob,
+        inspect::{GroupName, Pause, Rate},
+    };
+
+    use super::*;
+    use crate::args;
+
+    #[tokio::test]
+    async fn the_command_that_ends_a_reason_is_accepted() {
+        let client = Client::connect("sqlite://:memory:").await.unwrap();
+        let (address, _) = client.enqueue_raw(RawJob::new("mail.send", vec![0x80]).queue("mail")).await.unwrap();
+        let record = client.inspector().show(&address).await.unwrap();
+        let (group, pause) = (GroupName::new("o'neil & sons").unwrap(), Pause::default());
+        let (limit, key) = ("smtp".to_owned(), String::new());
+        let rate = "10/1m".parse::<Rate>().ok();
+        let reasons = [
+            Reason::NotDue { until: None },
+            Reason::Retry { until: None, failures: 1 },
+            Reason::QueuePaused { pause: pause.clone() },
+            Reason::TaskPaused { task: "mail.send".to_owned(), pause: pause.clone() },
+            Reason::GroupPaused { group: group.clone(), pause },
+            Reason::GroupFull { group, cap: 1, running: 1, holders: Vec::new() },
+            Reason::LimitFull { limit: limit.clone(), key: key.clone(), concurrency: 1, running: 1, holders: Vec::new() },
+            Reason::RateLimited { limit, key, rate, until: None },
+        ];
+        for reason in reasons {
+            let text = command(&record, &reason);
+            let command = text.strip_prefix("; `").and_then(|text| text.strip_suffix("` ends it")).unwrap();
+            let command = command.replace("N/TIME", "10/1m").replace(" N", " 3");
+            // The quoted word is the only one with an apostrophe or a space.
+            let words: Vec<String> = match command.split_once(" '") {
+                Some((before, quoted)) => {
+                    let (word, after) = quoted.rsplit_once('\'').unwrap();
+                    let word = word.replace(r"'\''", "'");
+                    before.split(' ').map(str::to_owned).chain([word]).chain(after.split_whitespace().map(str::to_owned)).collect()
+                }
+                None => command.split(' ').map(str::to_owned).collect(),
+            };
+            let read = args::operator_command().try_get_matches_from([&["queue".to_owned()][..], &words].concat());
+            assert!(read.is_ok(), "{command}: {read:?}");
         }
     }
 }
