@@ -50,7 +50,7 @@ pub(super) enum JobsCommand {
   {bin} jobs search 'payload~4711' --timeout 10m
   {bin} jobs search 'state=dead' --limit 500 --json | jq -r .cursor
 
-It shows its progress on stderr, and at its end the --after that continues it. With --json: jobs, looked, of, cursor (null at the end) and unreadable queues.
+It shows its progress on stderr, and at its end the --after that continues it. With --json: jobs, examined, total, cursor (null at the end) and unreadable queues.
 Exit code 5: a master of a cluster is unreachable, and its queues were left out")]
     Search(SearchArgs),
     /// Show a job with its parameters, errors and result
