@@ -42,8 +42,8 @@ impl<T> Of<T> {
     }
 }
 
-/// Prints records: with `--json` an object with this name, else a table, or a print_stderr that
-/// there are `none`.
+/// Prints records: with `--json` an object with this name, else a table, or a note that there
+/// are `none`.
 pub(super) fn list<T: Serialize>(format: &Format, name: &str, records: &[T], columns: &[Column<T>], none: &str) -> Result<(), Failure> {
     if format.json {
         return Ok(print_json(&BTreeMap::from([(name, records)]))?);

@@ -79,7 +79,7 @@ mod tests {
         };
         let late = soon("a heartbeat").on_queue(&broker, "slow").try_end_of(beating).await;
         let late: Late = match late {
-            Ok(()) => unreachable!("it heartbeats for ever"),
+            Ok(()) => unreachable!("it sends heartbeats forever"),
             Err(late) => late,
         };
         assert_eq!(late.verdict, Verdict::Stuck, "{late}");

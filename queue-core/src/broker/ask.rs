@@ -34,7 +34,7 @@ pub enum WorkerMode {
 impl WorkerMode {
     const ALL: [WorkerMode; 3] = [WorkerMode::Works, WorkerMode::Quiet, WorkerMode::Stopping];
 
-    /// The word for it everywhere: `works`, `quiet` or `stops`.
+    /// The word for it everywhere: `works`, `quiet` or `stopping`.
     pub fn name(self) -> &'static str {
         match self {
             WorkerMode::Works => "works",

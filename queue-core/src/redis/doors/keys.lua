@@ -4,9 +4,9 @@
 --
 -- `keyed` has of each job with a key: the key (16 bytes), a letter for how long it is held ('e'
 -- until the job has ended, 's' until it has started, 'w' for a time), and since when it waits, or 0
--- if a person has taken the key from it. `unique` has who holds a key: an id, or `@UNTIL:TERM:id`
--- for a time; then `within` has the key by its end. `held` has who waits for a key: `DUE:id`, and
--- `holds` has these ids by the time at which they are due.
+-- if a person has taken the key from it. `unique` has who holds a key: an id, or for a time
+-- `@UNTIL:DURATION:id`; then `within` has the key by its end. `held` has who waits for a key:
+-- `DUE:id`, and `holds` has these ids by the time at which they are due.
 --- include doors/ready
 
 -- Whether a job came into the line because its key was free.

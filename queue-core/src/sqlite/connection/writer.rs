@@ -146,7 +146,7 @@ struct Group {
     location: String,
     bell: Bell,
     ballast: Ballast,
-    /// Whether the ballast was ensure_ballast when it was last looked for.
+    /// Whether the ballast was there when it was last looked for.
     roomy: bool,
     durability: Durability,
     /// Whether a commit of this connection waits for the disk now.
