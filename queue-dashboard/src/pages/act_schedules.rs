@@ -64,6 +64,7 @@ pub(crate) async fn fill(shared: &Shared, viewer: &Viewer, form: &Params) -> Ans
             action: "schedules/backfill".to_owned(),
             fields: vec![("schedule", address.to_string()), field("from"), field("to")],
             button: "Backfill".to_owned(),
+            is_harmless: true,
             back_to: &page,
             ..Confirm::default()
         };

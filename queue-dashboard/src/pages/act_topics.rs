@@ -14,7 +14,7 @@ use super::{
     topics::of_topic,
 };
 use crate::{
-    format::count,
+    format::{count, number},
     guard::Viewer,
     params::{Params, query},
     problem::Problem,
@@ -59,15 +59,16 @@ pub(crate) async fn rewound(shared: &Shared, viewer: &Viewer, form: &Params) -> 
     if form.get("sure") != Some("yes") {
         let _permit = shared.list_permit().await?;
         let RewindPreview { again, waiting, is_short, .. } = shared.inspector.preview_rewind(&topic, &subscription, target).await?;
-        let short = if is_short { " The events at this position are no longer kept: it starts at the oldest event." } else { "" };
+        let short = "The events at this position are no longer kept: it starts at the oldest event.";
+        let wait = if waiting == 1 { "1 of its jobs waits".to_owned() } else { format!("{} of its jobs wait", number(waiting)) };
         let confirm = Confirm {
             tab: "topics",
             question: format!("Rewind {subscription} to {to}?"),
             text: format!(
-                "{} of {topic} that it has read will be read again, including handled ones. {} that wait will be cancelled. Running jobs continue.{short}",
+                "{} of {topic} that it has read will be read again, including handled ones. {wait}, and will be cancelled. Running jobs continue.",
                 count(again, "event"),
-                count(waiting, "job"),
             ),
+            warning: if is_short { short } else { "" },
             action: "topics/rewind".to_owned(),
             back_to: &of_topic(&topic),
             fields: vec![("topic", topic.clone()), ("subscription", subscription), ("to", to)],

@@ -14,6 +14,8 @@ pub(super) struct Confirm<'a> {
     pub(super) question: String,
     /// What the action does.
     pub(super) text: String,
+    /// What an operator may not expect.
+    pub(super) warning: &'static str,
     /// A text of a job, if it is about one.
     pub(super) quote: String,
     /// The jobs or the schedule.
@@ -24,6 +26,8 @@ pub(super) struct Confirm<'a> {
     pub(super) fields: Vec<(&'static str, String)>,
     pub(super) asks_reason: bool,
     pub(super) button: String,
+    /// Whether it neither ends nor deletes anything: the button is not red.
+    pub(super) is_harmless: bool,
     /// The page to which a no leads.
     pub(super) back_to: &'a str,
 }
