@@ -115,7 +115,7 @@ struct WorkArgs {
 
 fn command() -> clap::Command {
     let work = <WorkArgs as clap::Args>::augment_args(clap::Command::new("work"))
-        .about("Run jobs until SIGTERM or Ctrl-C; a second signal releases the running jobs at once [default command]")
+        .about("Run jobs until SIGTERM or Ctrl-C; a second signal returns the running jobs at once [default command]")
         .after_help(WORK_HELP);
     clap::Command::new("worker").about("Run background jobs, and administer them").after_help(HELP).subcommand(work)
 }

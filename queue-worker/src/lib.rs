@@ -29,9 +29,8 @@
 //! often, and how long their records are kept.
 //!
 //! A worker waits for an unreachable broker, at its start and later. When it stops, it stops
-//! claiming, gives running jobs the grace time, and releases the jobs that have not ended. A
-//! handler that blocks its thread does not delay the renewal of leases, which has a separate
-//! thread.
+//! claiming, gives running jobs the grace time, and returns the jobs that have not ended. A handler
+//! that blocks its thread does not delay the renewal of leases, which has a separate thread.
 //!
 //! # A worker binary
 //!

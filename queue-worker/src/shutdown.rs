@@ -165,6 +165,6 @@ pub(crate) async fn stop_at(mut signals: Signals, shutdown: Shutdown, grace: Dur
     let Signal { name, .. } = signals.next().await;
     shutdown.hurry();
     let _later = exit.map(|code| exit_after(EXIT, code));
-    tracing::warn!("{name} again: releasing the running jobs");
+    tracing::warn!("{name} again: returning the running jobs");
     std::future::pending::<()>().await;
 }

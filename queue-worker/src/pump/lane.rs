@@ -141,12 +141,12 @@ pub(super) fn release_claims(broker: &DynBroker, end: TurnEnd) {
     if finishes.is_empty() {
         return;
     }
-    let release = Turn::new(turn.queue, name, turn.seq + 1, turn.lease).finish(finishes);
+    let returned = Turn::new(turn.queue, name, turn.seq + 1, turn.lease).finish(finishes);
     let sent = broker.clone();
     broker.spawn(Box::pin(async move {
-        if let Err(error) = sent.turn(&release).await {
-            let (queue, jobs) = (&release.queue, release.finishes.len());
-            tracing::debug!(%queue, jobs, %error, "cannot release the jobs of a lost lane: they wait until its lease expires");
+        if let Err(error) = sent.turn(&returned).await {
+            let (queue, jobs) = (&returned.queue, returned.finishes.len());
+            tracing::debug!(%queue, jobs, %error, "cannot returned the jobs of a lost lane: they wait until its lease expires");
         }
     }));
 }

@@ -1,4 +1,4 @@
--- settle: out of active, whatever way: ack, nack, snooze, repeat, release, park, reclaim, cancel.
+-- settle: out of active, whatever way: ack, nack, snooze, repeat, return, park, reclaim, cancel.
 -- Whatever a job holds only while it runs is given back here. Who calls it has seen that the
 -- receipt is the one that it should be, and says next where the jobs go: `end` or `back`.
 --- include doors/groups, doors/transitions
