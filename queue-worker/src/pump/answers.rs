@@ -10,7 +10,7 @@ use queue_core::{
 use super::{
     Pump,
     clock::poll_interval,
-    lane::{LaneId, TurnEnd, release_claims},
+    lane::{LaneId, TurnEnd, return_claims},
     reason::{Latest, Reason},
     shares::served,
     slots::Held,
@@ -73,7 +73,7 @@ impl Pump {
         if lane.generation != generation {
             // It was abandoned while this turn was in flight.
             state.work.ask(Reason::Lost);
-            release_claims(&self.shared.connection.broker, end);
+            return_claims(&self.shared.connection.broker, end);
             return self.poll_for_suspect();
         }
         match end {

@@ -131,10 +131,10 @@ pub(super) async fn send_turn(shared: Arc<Shared>, name: Option<PartyName>, lost
     }
 }
 
-/// Releases the jobs that a turn has claimed for a lane that was abandoned in the meantime, so they
+/// Returns the jobs that a turn has claimed for a lane that was abandoned in the meantime, so they
 /// do not wait for the end of its lease. This is sent once. If it does not arrive, the jobs come
 /// back when the lease has run out.
-pub(super) fn release_claims(broker: &DynBroker, end: TurnEnd) {
+pub(super) fn return_claims(broker: &DynBroker, end: TurnEnd) {
     let TurnEnd::Answered { name, turn, answer, .. } = end else { return };
     let claimed = answer.deliveries.iter().filter(|delivery| !delivery.void);
     let finishes: Vec<Finish> = claimed.map(|delivery| Finish::new(delivery, Ending::Return)).collect();
@@ -146,7 +146,7 @@ pub(super) fn release_claims(broker: &DynBroker, end: TurnEnd) {
     broker.spawn(Box::pin(async move {
         if let Err(error) = sent.turn(&returned).await {
             let (queue, jobs) = (&returned.queue, returned.finishes.len());
-            tracing::debug!(%queue, jobs, %error, "cannot returned the jobs of a lost lane: they wait until its lease expires");
+            tracing::debug!(%queue, jobs, %error, "cannot return the jobs of a lost lane: they wait until its lease expires");
         }
     }));
 }
