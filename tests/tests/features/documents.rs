@@ -454,26 +454,48 @@ fn the_examples_of_transactions_are_those_that_are_compiled() {
     assert_eq!(page.matches("```rust\n").count() + page.matches("```rust,no_run\n").count(), 3, "rustdoc compiles the others");
 }
 
-/// A path that begins with the name of a crate of its row is complete; others begin in one of these
-/// folders.
+/// The rows of tables, the entries of lists and the paragraphs of a page, without its blocks of code.
+fn parts(page: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    for line in prose(page).lines() {
+        let is_numbered = line.split_once(". ").is_some_and(|(number, _)| number.parse::<u8>().is_ok());
+        if line.is_empty() || is_numbered || ["| ", "- ", "#"].iter().any(|mark| line.starts_with(mark)) {
+            parts.push(String::new());
+        }
+        let part = parts.last_mut().expect("there is a first one");
+        part.push_str(line);
+        part.push('\n');
+    }
+    parts
+}
+
+/// A path begins in the root, in one of these folders, or in a folder that its row, entry or
+/// paragraph names, also by a path in that folder.
 #[test]
-fn the_places_in_the_tables_of_the_architecture_exist() {
+fn the_places_in_the_tables_and_lists_of_the_architecture_exist() {
     const FOLDERS: [&str; 6] =
         ["", "queue-core/src", "queue-worker/src", "queue-core/src/redis", "queue-core/src/sqlite", "queue-conformance/src"];
     let (page, mut count, mut missing) = (read("ARCHITECTURE.md"), 0, Vec::new());
-    for row in page.lines().filter(|line| line.starts_with("| ")) {
-        let words: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
-        let of_row = words.iter().map(|word| root().join(word)).filter(|path| path.is_dir());
-        let folders: Vec<PathBuf> =
-            of_row.flat_map(|path| [path.join("src"), path]).chain(FOLDERS.map(|folder| root().join(folder))).collect();
-        for place in words.iter().filter(|word| word.ends_with(".rs") || word.contains('/') && !word.contains(' ')) {
+    for part in parts(&page) {
+        let mut folders = FOLDERS.map(|folder| root().join(folder)).to_vec();
+        let words = part.split('`').skip(1).step_by(2);
+        for word in words.filter(|word| word.ends_with(".rs") || word.contains('/') && !word.contains(' ')) {
             count += 1;
-            let is_there = |folder: &PathBuf| ["", ".rs", ".lua"].iter().any(|end| folder.join(format!("{place}{end}")).exists());
-            if !folders.iter().any(is_there) {
-                missing.push(*place);
+            let places: Vec<String> = match word.strip_prefix("BROKER/") {
+                Some(place) => ["redis", "sqlite"].map(|broker| format!("{broker}/{place}")).to_vec(),
+                None => vec![word.to_owned()],
+            };
+            for place in places {
+                let ends = ["", ".rs", ".lua"].map(|end| format!("{place}{end}"));
+                let found = folders.iter().flat_map(|folder| ends.iter().map(move |end| folder.join(end))).find(|path| path.exists());
+                match found {
+                    Some(path) if path.is_dir() => folders.extend([path.join("src"), path]),
+                    Some(path) => folders.extend(path.parent().map(Path::to_owned)),
+                    None => missing.push(place),
+                }
             }
         }
     }
-    assert!(count > 100, "only {count} places were found");
+    assert!(count > 200, "only {count} places were found");
     assert!(missing.is_empty(), "ARCHITECTURE.md names places that do not exist: {missing:?}");
 }
