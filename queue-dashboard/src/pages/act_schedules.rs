@@ -52,14 +52,12 @@ pub(crate) async fn fill(shared: &Shared, viewer: &Viewer, form: &Params) -> Ans
             return Ok(see(viewer, &page, &query(&[("did", "filled"), ("ticks", "0")])));
         };
         let now = SystemTime::now();
-        let [first, last] = [first, last].map(|tick| Moment::new(*tick, now).exact);
         let field = |name| (name, form.get(name).unwrap_or_default().to_owned());
         let confirm = Confirm {
             tab: "schedules",
             question: format!("Create the jobs of {}?", count(ticks.len() as u64, "tick")),
-            text: format!(
-                "The first is of {first}, the last of {last}. A job that exists, or was created by a backfill within the last 24 hours, is not created again. The overlap policy does not apply: the jobs may run at the same time."
-            ),
+            ticks: Some([first, last].map(|tick| Moment::new(*tick, now))),
+            text: "A job that exists, or was created by a backfill within the last 24 hours, is not created again. The overlap policy does not apply: the jobs may run at the same time.".to_owned(),
             items: vec![address.to_string()],
             action: "schedules/backfill".to_owned(),
             fields: vec![("schedule", address.to_string()), field("from"), field("to")],

@@ -4,7 +4,7 @@ use askama::Template;
 use axum::http::StatusCode;
 
 use super::{Content, act::Answer, whole, written};
-use crate::{guard::Viewer, shared::Shared};
+use crate::{format::Moment, guard::Viewer, shared::Shared};
 
 /// A question. The answer is the form that was sent, with `sure`.
 #[derive(Default)]
@@ -12,6 +12,8 @@ pub(super) struct Confirm<'a> {
     /// The tab of the navigation.
     pub(super) tab: &'static str,
     pub(super) question: String,
+    /// The first and the last tick whose jobs are created.
+    pub(super) ticks: Option<[Moment; 2]>,
     /// What the action does.
     pub(super) text: String,
     /// What an operator may not expect.
