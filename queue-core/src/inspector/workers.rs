@@ -82,9 +82,9 @@ impl Inspector {
         self.found_of(queue, history, is_nothing).await
     }
     /// How runs of a queue have failed: failures whose texts differ in numbers, ids and quoted
-    /// values alone are one [kind](FailurePattern), with a
+    /// values alone are one [pattern](FailurePattern), with a
     /// [`Fingerprint`](crate::inspect::Fingerprint). What was seen last comes first. A queue keeps
-    /// 200 kinds; kinds that were not seen for two weeks are not returned.
+    /// 200 patterns; patterns that were not seen for two weeks are not returned.
     ///
     /// Workers report about every ten seconds, and when they stop.
     ///
