@@ -163,6 +163,16 @@ fn all_commands(place: &Place, command: &str) -> Vec<String> {
     [command.to_owned()].into_iter().filter(|command| !command.is_empty()).chain(below.collect::<Vec<_>>()).collect()
 }
 
+/// A text for the cell of a table. In code, only the bar needs an escape.
+fn escaped(text: &str) -> String {
+    let parts = text.replace('|', "\\|");
+    let escape = |(i, part): (usize, &str)| match i % 2 {
+        0 => part.replace('<', "\\<").replace('*', "\\*"),
+        _ => part.to_owned(),
+    };
+    parts.split('`').enumerate().map(escape).collect::<Vec<_>>().join("`")
+}
+
 /// The page with the options of all commands, as it has to be.
 fn page_of_options(place: &Place) -> String {
     let mut page = "# Options of all commands\n\nEvery command of the [command line](command-line.md) with its arguments and options, as `--help` prints\n\
@@ -178,7 +188,7 @@ fn page_of_options(place: &Place) -> String {
             page.push_str(&format!("\n## `{command}`\n\n| argument or option | meaning |\n|---|---|\n"));
         }
         for (name, text) in rows {
-            page.push_str(&format!("| `{name}` | {} |\n", text.replace('|', "\\|").replace('<', "\\<").replace('*', "\\*")));
+            page.push_str(&format!("| `{name}` | {} |\n", escaped(&text)));
         }
     }
     page
