@@ -13,11 +13,11 @@ use crate::{
 };
 
 /// By how much the virtual start of a group of weight 1 grows with a job of it that is claimed.
-pub const TURN_COST: u64 = 10_000;
+pub const START_COST: u64 = 10_000;
 
 /// How far the start of a new group is behind the virtual time. It is small compared with the cost
 /// of a job.
-pub const TURN_APART: u64 = 100;
+pub const START_APART: u64 = 100;
 
 /// Up to how many jobs and groups are counted for the share of plain jobs.
 pub const SHARE_COUNTED: u64 = 256;
@@ -213,7 +213,7 @@ pub struct StoredGroup {
     pub rule: GroupRule,
     /// If it is paused: by whom, since when, why and until when.
     pub pause: Option<Pause>,
-    /// Of an ordered group: the job that holds its line.
+    /// Of an ordered group: the job that blocks its line.
     pub held_by: Option<JobId>,
     /// How long ago its oldest ready job could start for the first time, as
     /// [`QueueStats::oldest`](super::QueueStats::oldest) says it of a queue.

@@ -19,14 +19,14 @@ use queue_core::{
 /// By queue and fingerprint.
 pub(super) struct Failures {
     release: Arc<str>,
-    queues: Mutex<Vec<Kinds>>,
+    queues: Mutex<Vec<Patterns>>,
 }
 
-type Kinds = HashMap<Fingerprint, FailurePattern>;
+type Patterns = HashMap<Fingerprint, FailurePattern>;
 
 impl Failures {
     pub(super) fn new(queues: usize, release: Arc<str>) -> Self {
-        Failures { release, queues: Mutex::new((0..queues).map(|_| Kinds::new()).collect()) }
+        Failures { release, queues: Mutex::new((0..queues).map(|_| Patterns::new()).collect()) }
     }
 
     /// A delivery has its ending. `task` is absent if no handler had begun.
@@ -62,7 +62,7 @@ impl Failures {
         mem::take(&mut self.lock()[queue]).into_values().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Kinds>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Patterns>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,7 +12,7 @@ use crate::{
         GROUP_RULES, HEADS, HOLDERS_NAMED, LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN,
         MOST_WATCHED, ODD, OPERATION_LEASE, OPERATIONS_KEPT, OUTBOX, OUTBOXES, PAUSED_TASKS, PLACES_LOOKED_AT, POPPED_AT_ONCE, Pausing,
         READS_AHEAD, REASON_TOLD, RESUMED_AT_ONCE, SHARE_COUNTED, STOPPED, SWEEPER_LEASE, TOLD_AT_ONCE, TRANSITIONS_KEPT, TRIM_STEP,
-        TURN_APART, TURN_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
+        START_APART, START_COST, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
         history::{
             FAILURE_PATTERNS, HOURS, JOBS_NAMED, MINUTES, OTHERS, RELEASES_NAMED, RELEASES_SEEN, REPORTERS_HOURS, TASKS, TASKS_NAMED,
         },
@@ -82,8 +82,8 @@ pub(super) fn constants() -> [(&'static str, String); 72] {
         ("cleanup_behind", CLEANUP_BEHIND.to_string()),
         ("sweeper_lease", SWEEPER_LEASE.as_millis().to_string()),
         // Of groups.
-        ("turn_cost", TURN_COST.to_string()),
-        ("turn_apart", TURN_APART.to_string()),
+        ("turn_cost", START_COST.to_string()),
+        ("turn_apart", START_APART.to_string()),
         ("middle", MIDDLE.to_string()),
         ("odd", ODD.to_string()),
         ("era", ERA.to_string()),

@@ -4,7 +4,7 @@
 //! | table | a row |
 //! |---|---|
 //! | `queue_grouped` | a job with a group, for as long as the job or its record is there |
-//! | `queue_groups` | a group that has or had a line: its virtual start, whether it is eligible ([`ELIGIBLE`], [`ELIGIBLE_SUSPECT`]), and who holds its line if it is ordered |
+//! | `queue_groups` | a group that has or had a line: its virtual start, whether it is eligible ([`ELIGIBLE`], [`ELIGIBLE_SUSPECT`]), and the job that blocks its line if it is ordered |
 //! | `queue_holders` | a job that runs: the slots of a group are counted, and there is no counter |
 //! | `queue_rules` | what people have set: of a group, of all (`*`), or of plain jobs (`-`); and what code declares of all (`+`) |
 //! | `queue_virtual_times` | the virtual time of a queue, and the virtual start of its plain jobs |
@@ -224,8 +224,8 @@ pub(crate) fn allowed(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<Optio
 
 /// How many groups are eligible.
 pub(crate) fn eligible(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<u64> {
-    const ELIGIBLE_GROUPS: &str = "SELECT count(*) FROM queue_groups WHERE queue = ?1 AND eligible & 1 AND name <> ?2";
-    tx.sql(ELIGIBLE_GROUPS)?.query_row(params![queue.key, limits::NO_GROUP], |row| Unsigned::get(row, 0))
+    const COUNT_ELIGIBLE: &str = "SELECT count(*) FROM queue_groups WHERE queue = ?1 AND eligible & 1 AND name <> ?2";
+    tx.sql(COUNT_ELIGIBLE)?.query_row(params![queue.key, limits::NO_GROUP], |row| Unsigned::get(row, 0))
 }
 
 /// Notes the group of a new job.
@@ -240,7 +240,7 @@ pub(super) fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> rusqlite
 /// Puts a job that has a row at a place of the line of its group. False: it has no group.
 pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), pos: i64) -> rusqlite::Result<bool> {
     /// Puts a job into the line of its group: among the suspects (12) if it has crashes, else (11)
-    /// by its priority, or before all if it holds the line.
+    /// by its priority, or before all if it blocks the line.
     const READY_LINE: &str = "UPDATE queue_jobs SET state = 11 + (crashes > 0), rank = ?3, pos = CASE WHEN crashes > 0 \
             OR ?5 THEN 0 ELSE (priority + 1) << 56 END + ?4 \
         WHERE queue = ?1 AND id = ?2 RETURNING state";
@@ -328,7 +328,7 @@ fn may_start(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], row: &Row) -> rusqlite
 
 /// Decides anew whether a group is eligible.
 pub(crate) fn review(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<()> {
-    const ELIGIBLE_GROUPS: &str = "UPDATE queue_groups SET eligible = ?2, start = max(start, ?3) WHERE line = ?1";
+    const SET_ELIGIBLE: &str = "UPDATE queue_groups SET eligible = ?2, start = max(start, ?3) WHERE line = ?1";
     let Some(row) = row(tx, queue, name)? else { return Ok(()) };
     let may = may_start(tx, queue, name, &row)?;
     if may == row.eligible {
@@ -342,7 +342,7 @@ pub(crate) fn review(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlit
     } else {
         0
     };
-    tx.sql(ELIGIBLE_GROUPS)?.execute(params![row.line, may, earliest])?;
+    tx.sql(SET_ELIGIBLE)?.execute(params![row.line, may, earliest])?;
     if comes {
         tx.hint(queue.name, tx.now);
     }

@@ -38,7 +38,7 @@ pub(super) struct Entry {
     rule: GroupRule,
     cost: i64,
     room: u64,
-    /// Who holds its line.
+    /// The job that blocks its line.
     pub(super) holder: Option<Vec<u8>>,
     /// Its jobs with limits.
     chains: Chains,
@@ -187,7 +187,7 @@ fn stored_place(start: i64, pos: i64, name: &[u8]) -> Vec<u8> {
 }
 
 /// The suspects of the groups with one that may start, by the start of the group, behind a place;
-/// who holds the line of each.
+/// which job blocks the line of each.
 /// ?1 queue, ?2 state (suspect in the line of a group), ?3 start, ?4 group, ?5 place in its line,
 /// ?6 limit.
 pub(super) const GROUPS_SUSPECT: &str = "SELECT job.id, groups.name, groups.start, groups.front, job.pos FROM queue_groups AS groups \
@@ -252,8 +252,8 @@ pub(crate) fn suspects_wait(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<bool, Fail
 
 /// Whether a group waits of which a lane would get a job that runs no suspect.
 pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<bool, Failed> {
-    const ELIGIBLE_GROUPS: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 1)";
-    Ok(tx.grouped() && (tx.sql(ELIGIBLE_GROUPS)?.query_row([queue.key], |row| row.get(0))? || tx.limited() && limits::waits(tx, queue)?))
+    const HAS_ELIGIBLE: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 1)";
+    Ok(tx.grouped() && (tx.sql(HAS_ELIGIBLE)?.query_row([queue.key], |row| row.get(0))? || tx.limited() && limits::waits(tx, queue)?))
 }
 
 fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Failed> {
@@ -344,10 +344,10 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Fail
 /// The next groups that are eligible, by start, and their starts. `last`: the start and the name of
 /// the last one that was read.
 fn eligible_after(tx: &Tx<'_>, queue: &Queue<'_>, most: usize, last: &mut (i64, Vec<u8>)) -> rusqlite::Result<Vec<(Vec<u8>, i64)>> {
-    const ELIGIBLE_GROUPS: &str = "SELECT name, start FROM queue_groups
+    const NEXT_ELIGIBLE: &str = "SELECT name, start FROM queue_groups
         WHERE queue = ?1 AND eligible & 1 AND (start, name) > (?3, ?4) AND name <> ?5 ORDER BY start, name LIMIT ?2";
     let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, i64>(1)?));
-    let mut groups_next = tx.sql(ELIGIBLE_GROUPS)?;
+    let mut groups_next = tx.sql(NEXT_ELIGIBLE)?;
     let found =
         groups_next.query_map(params![queue.key, Unsigned(most), last.0, last.1, NO_GROUP], read)?.collect::<rusqlite::Result<Vec<_>>>()?;
     if let Some((name, start)) = found.last() {

@@ -6,13 +6,13 @@
 use rusqlite::{OptionalExtension, params};
 
 use crate::{
-    broker::{TURN_APART, TURN_COST},
+    broker::{START_APART, START_COST},
     sqlite::connection::tx::{Failed, Queue, Tx},
 };
 
 /// By how much a job of this weight lets the start of its group grow.
 pub(super) fn cost(weight: u64) -> i64 {
-    i64::try_from((TURN_COST / weight.max(1)).max(1)).unwrap_or(i64::MAX)
+    i64::try_from((START_COST / weight.max(1)).max(1)).unwrap_or(i64::MAX)
 }
 
 /// The virtual time, and the start of plain jobs.
@@ -26,7 +26,7 @@ pub(super) fn read(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<(i64, i64
 /// claim, but no further than its next job would be. So virtual time goes on even where no group
 /// ever comes again, and who waits is passed by nobody who comes later.
 pub(super) fn next(tx: &Tx<'_>, queue: &Queue<'_>, weight: u64) -> rusqlite::Result<i64> {
-    Ok(read(tx, queue)?.0.saturating_add(cost(weight).min(TURN_APART.cast_signed())))
+    Ok(read(tx, queue)?.0.saturating_add(cost(weight).min(START_APART.cast_signed())))
 }
 
 /// Nothing waits, and no start is remembered: time begins anew, so that it never ends.
