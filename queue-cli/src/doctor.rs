@@ -361,7 +361,7 @@ fn why_long(reason: &str) -> Option<(&'static str, &'static str)> {
         ),
         "out_of_order" => (
             "for an earlier job of their ordered group",
-            "`groups list QUEUE` names the jobs that hold the lines; cancel or repair a job that is stuck",
+            "`groups list QUEUE` names the jobs that block the group lines; cancel or repair a job that is stuck",
         ),
         "workers_quiet" => ("for workers that claim nothing", "`workers resume` lets them claim again"),
         _ => return None,

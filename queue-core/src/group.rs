@@ -97,7 +97,7 @@ pub enum GroupOrder {
     #[default]
     Any,
     /// One at a time, in order. A job that waits for its retry, its snooze or a worker that knows
-    /// its task holds the line, until it has ended: done, dead, cancelled or expired.
+    /// its task blocks the line, until it has ended: done, dead, cancelled or expired.
     Ordered,
     /// One at a time, in order; a job that waits for its retry lets the next one pass, and comes
     /// back to the head.

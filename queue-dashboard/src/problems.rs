@@ -250,7 +250,7 @@ fn why_long(reason: &str) -> (&'static str, &'static str, &'static str) {
         }
         "out_of_order" => (
             "for an earlier job of their ordered group",
-            "See which job holds the line of the group: cancel or repair it if it is stuck.",
+            "See which job blocks the group line: cancel or repair it if it is stuck.",
             "groups",
         ),
         "workers_quiet" => ("for workers that claim nothing", "Resume the quiet workers, or start others.", "workers"),

@@ -69,7 +69,7 @@ pub struct GroupLine {
     pub running: u64,
     /// Some of these, at most [`HOLDERS_NAMED`], if the group is at its cap.
     pub holders: Vec<JobId>,
-    /// Of an ordered group: the job that holds its line, unless it is this one.
+    /// Of an ordered group: the job that blocks its line, unless it is this one.
     pub held_by: Option<JobId>,
 }
 

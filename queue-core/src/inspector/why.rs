@@ -372,7 +372,7 @@ fn in_line(job: &JobRecord, line: Line, now_ms: i64, reasons: &mut Vec<Reason>) 
         let GroupLine { name, pause, cap, running, holders, held_by, .. } = group;
         let lasts = |pause: &Pause| time(now_ms).is_none_or(|now| !pause.is_over(now));
         reasons.extend(pause.filter(lasts).map(|pause| Reason::GroupPaused { group: name.clone(), pause }));
-        // Who holds the line of an ordered group is why it is full, too.
+        // The job that blocks the line of an ordered group is why it is full, too.
         let is_held = held_by.is_some();
         reasons.extend(held_by.map(|holder| Reason::OutOfOrder { group: name.clone(), holder }));
         if let Some(cap) = cap.filter(|cap| is_full && (*cap == 0 || !is_held)) {

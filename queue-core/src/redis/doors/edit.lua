@@ -2,7 +2,7 @@
 -- line meanwhile.
 --- include doors/keys, doors/groups
 
--- Another group, or other limits. It may hold the line of the group that it leaves.
+-- Another group, or other limits. It may block the line of the group that it leaves.
 local function regroup(id, own_group, group, chain, cost)
   if group ~= own_group then
     leave_groups({ id }, false)

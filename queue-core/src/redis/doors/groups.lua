@@ -1,6 +1,6 @@
 -- Groups: who may be served. A job that is ready and has a group stands in `line`, one sorted set
 -- in the order of bytes: group, digit, chain, number, id. A group is a name behind its length in
--- two bytes. The digit is that of the priority, '!' for the job that holds the line of an ordered
+-- two bytes. The digit is that of the priority, '!' for the job that blocks the line of an ordered
 -- group. The chain is a length and as many bytes, which are the keys of limits; without any it is
 -- one zero. Suspects stand behind all others: 255, group, chain, number, id. `grouped` has of each
 -- job its place (chain, digit, number) and its group; a digit of zero: it has stood in no line yet.
@@ -9,8 +9,8 @@
 -- by their virtual start. Both are right after each transition: `review` sees to it. Suspects have
 -- a set of their own because a claim takes one at most: a search for other jobs never meets them.
 -- `rested` has the other groups, as far as they are ahead of the virtual time. `holders` has group,
--- zero and id of each job that runs. `rules` is what people have set, `front` who holds the line of
--- an ordered group.
+-- zero and id of each job that runs. `rules` is what people have set, `front` the job that blocks
+-- the line of an ordered group.
 --- include script/tools, script/hint, script/rare, doors/aging
 
 -- Whether a group came to `next` when no other was there: idle workers have to hear of it.
@@ -147,7 +147,7 @@ local function cost_of(weight)
   return math.max(math.floor(C.turn_cost / weight), 1)
 end
 
--- Who holds the line of a group, as far as its rule asks for that.
+-- The job that blocks the line of a group, as far as its rule asks for that.
 local function holder_of_line(group)
   return rule_of(group).order == 'o' and call('HGET', K.front, group) or nil
 end

@@ -7,8 +7,8 @@
 -- Output
 --   the rule of all groups, what code declares of them, the rule of plain jobs, now, and the first
 --   jobs of the line;
---   of each group it, how many jobs of it are ready and run, its rule, who holds its line, and
---   since when its oldest ready job could start.
+--   of each group it, how many jobs of it are ready and run, its rule, which job blocks its line,
+--   and since when its oldest ready job could start.
 -- Errors
 --   FEATURE: a feature bit that this library does not know
 --   SCHEMA: another schema number

@@ -10,7 +10,7 @@
 --   of a ready one how many jobs of its line go first, how many other groups are eligible, which
 --   keys of limits hold it back (key, rule, until when, how many slots are held, some of who holds
 --   them), and of its group the name, whether it or the rule of all groups pauses, its cap, how
---   many of it run, some of these, and who holds its line.
+--   many of it run, some of these, and which job blocks its line.
 -- Errors
 --   FEATURE: a feature bit that this library does not know
 --   SCHEMA: another schema number

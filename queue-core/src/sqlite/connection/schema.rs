@@ -54,7 +54,7 @@
 //! | `done`, `cancelled`, `expired` | 6, 8, 9 | 0 | until when it is kept |
 //! | `dead` | 7 | 0 | when it died |
 //! | `held` | 10 | 0 | when it is due, once its key is free |
-//! | `ready`, of a group | 11 | the line of its group | 56 bits of a number, and above them one more than the priority, or 0 for who holds the line |
+//! | `ready`, of a group | 11 | the line of its group | 56 bits of a number, and above them one more than the priority, or 0 for the job that blocks the line |
 //! | the same, a suspect | 12 | the line of its group | the number |
 //! | `ready`, with limits | 13 | its chain | the number |
 

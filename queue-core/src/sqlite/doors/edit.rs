@@ -115,7 +115,7 @@ fn wanted(request: &EditJob) -> NewJob {
     job
 }
 
-/// A job that stands in no line gets another group, or other limits. It may hold the line of the
+/// A job that stands in no line gets another group, or other limits. It may block the line of the
 /// group that it leaves.
 fn regroup(tx: &mut Tx<'_>, queue: &Queue<'_>, own: &Own, wanted: &NewJob) -> Result<(), Failed> {
     let id = wanted.id.as_bytes();

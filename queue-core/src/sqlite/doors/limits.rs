@@ -34,7 +34,7 @@ use crate::{
 /// served among the plain jobs.
 pub(crate) const NO_GROUP: &[u8] = b"\0\0";
 
-/// The priority of who holds the line of an ordered group.
+/// The priority of the job that blocks the line of an ordered group.
 pub(super) const FRONT: i64 = -1;
 
 /// What a job is subject to.
