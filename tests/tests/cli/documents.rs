@@ -25,7 +25,7 @@ fn commands(page: &str) -> Vec<String> {
 /// The commands in the sentences of a page: inline code that begins with the name of a program, with
 /// a value for each placeholder.
 fn commands_of_prose(page: &str) -> Vec<String> {
-    const VALUES: [(&str, &str); 9] = [
+    const VALUES: [(&str, &str); 10] = [
         ("{{ $labels.queue }}", "orders"),
         ("{{ $labels.task }}", "greet"),
         ("SEQ/JOB", "4711/order-7"),
@@ -34,7 +34,8 @@ fn commands_of_prose(page: &str) -> Vec<String> {
         ("TOPIC", "orders"),
         ("URL", "/nowhere/shop.db"),
         ("FINGERPRINT", "5f0c3a9d2b7e6418"),
-        ("WORKER", "01932f1c00007000800000000000abcd"),
+        ("WORKER", "5f0c3a9d2b7e6418"),
+        ("NAME", "nightly"),
     ];
     let prose: String = page.split("```").step_by(2).collect();
     let code = prose.split('`').skip(1).step_by(2);
