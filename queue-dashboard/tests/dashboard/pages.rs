@@ -711,6 +711,11 @@ async fn a_schedule_is_paused_run_and_backfilled(bed: Bed) {
     let week = span("2026-03-01T03:00", "2026-03-07T03:00:00Z");
     let asked = ask(&week).await;
     assert!(asked.status == 200 && asked.body.contains("Create the jobs of 7 ticks?"), "both ends are included: {asked:?}");
+    for text in
+        ["<time datetime=\"2026-03-01T03:00:00", "<time datetime=\"2026-03-07T03:00:00", "class=\"primary\" type=\"submit\">Backfill<"]
+    {
+        assert!(asked.body.contains(text), "no `{text}`: {}", asked.body);
+    }
     assert_eq!(bed.client.inspector().stats("mail").await.unwrap().count(JobState::Ready), 0, "a person is asked first");
     let sure = [&week[..], &[("sure", "yes")]].concat();
     assert!(post("/schedules/backfill", &sure).await.contains("7 ticks: 7 jobs were made."));
@@ -1071,6 +1076,10 @@ async fn a_topic_says_how_far_its_subscriptions_are(bed: Bed) {
     assert_eq!(site.post("view", "/topics/rewind", &form).await.status, 403);
     let sure = site.post("operate", "/topics/rewind", &form).await.body;
     assert!(sure.contains("Rewind billing to now?") && sure.contains("0 events of orders"), "{sure}");
+    assert!(
+        sure.contains("0 of its jobs wait, and will be cancelled.") && sure.contains("class=\"danger\" type=\"submit\">Rewind<"),
+        "{sure}"
+    );
     let done = site.post("operate", "/topics/rewind", &[&form[..], &[("sure", "yes")]].concat()).await;
     assert_eq!(done.status, 303, "{}", done.body);
     assert!(site.get("/topic?topic=orders").await.body.contains("data-label=\"unread\">0<"));
