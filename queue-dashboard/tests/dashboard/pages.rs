@@ -177,9 +177,9 @@ async fn a_worker_is_asked_to_claim_nothing_and_to_stop(bed: Bed) {
     assert_eq!(heartbeat(WorkerMode::Quiet, 1).await.unwrap().number, 1, "nothing was done before the question is answered");
     assert_eq!(site.post("operate", "/workers/stop", &[("id", &id), ("sure", "yes")]).await.status, 303);
     assert_eq!(heartbeat(WorkerMode::Quiet, 1).await.map(|ask| (ask.number, ask.mode)), Some((2, WorkerMode::Stopping)));
-    eventually(&site, &path, ">asked: stops<").await;
+    eventually(&site, &path, ">asked: stopping<").await;
     heartbeat(WorkerMode::Stopping, 2).await;
-    let page = eventually(&site, &path, ">stops<").await;
+    let page = eventually(&site, &path, ">stopping<").await;
     assert!(!page.contains("/workers/stop") && !page.contains("/workers/resume"), "nothing takes it back: {page}");
     assert_eq!(site.post("operate", "/workers/stop", &[("id", "0123456789abcdef")]).await.status, 404);
 }
@@ -268,7 +268,8 @@ async fn failures_that_are_alike_are_one_row_and_are_acted_on_together(bed: Bed)
     let site = bed.site().await;
     let page = site.get("/failures").await.body;
     let print = Fingerprint::of("order 1: no stock").to_string();
-    for text in ["2 kinds", "order *: no stock", "smtp says *", "v42", "send_mail <span class=\"faint\">2</span>", &print, "/jobs/mail/two"]
+    for text in
+        ["2 patterns", "order *: no stock", "smtp says *", "v42", "send_mail <span class=\"faint\">2</span>", &print, "/jobs/mail/two"]
     {
         assert!(page.contains(text), "no `{text}`: {page}");
     }
@@ -542,7 +543,9 @@ async fn a_release_that_cannot_read_jobs_is_named(bed: Bed) {
     let overview = site.get("").await.body;
     assert!(overview.contains("which release v42 cannot read") && overview.contains("parameter `to` is missing"), "{overview}");
     let page = site.get("/jobs/mail/strange").await.body;
-    for text in ["Cannot be read by v42", "it is buried in", "Waits for a release that can read it", "parameter `to` is missing"] {
+    for text in
+        ["Cannot be read by v42", "it becomes a dead letter in", "Waits for a release that can read it", "parameter `to` is missing"]
+    {
         assert!(page.contains(text), "no `{text}`: {page}");
     }
 }
@@ -841,7 +844,7 @@ async fn an_eviction_policy_is_among_what_is_wrong_on_redis() {
     let site = Site::mounted(queue_dashboard::router(client), "/queue").await;
     assert!(!site.get("").await.body.contains("drops jobs"));
     server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-    let page = eventually(&site, "", "It drops jobs when its memory is full").await;
+    let page = eventually(&site, "", "it drops jobs when its memory is full").await;
     assert!(page.contains("allkeys-lru") && page.contains("noeviction"), "{page}");
 }
 
@@ -1020,7 +1023,7 @@ async fn lists_say_that_they_could_not_be_read_while_the_broker_is_away_on_redis
     let asked = claims.iter().flat_map(|claim| [&knows, &knows_nothing].map(|site| (site, claim)));
     join_all(asked.map(async |(site, (path, nothing))| {
         let page = unread(site, path, nothing).await;
-        assert!(page.contains("The broker does not answer.") && !page.contains("0 kinds"), "{path}: {page}");
+        assert!(page.contains("The broker does not answer.") && !page.contains("0 patterns"), "{path}: {page}");
         assert_eq!(page.contains("mail could not be read"), std::ptr::eq(site, &knows), "{path} names the queue that it knows: {page}");
     }))
     .await;

@@ -56,7 +56,7 @@ fn a_schedule_is_added_looked_at_paused_run_backfilled_and_removed() {
         assert!(exit == code && stderr.contains(words), "{from} {to}: {exit} {stderr}");
     }
     let paused = shell.ok(&["schedules", "pause", "reports/nightly-7", "--json"]);
-    assert_eq!(paused.split_whitespace().collect::<String>(), "{\"schedules\":[{\"schedule\":\"reports/nightly-7\",\"changed\":false}]}");
+    assert_eq!(paused.split_whitespace().collect::<String>(), "{\"schedules\":[{\"changed\":false,\"schedule\":\"reports/nightly-7\"}]}");
     for n in ["0", "1001"] {
         let (code, _, stderr) = shell.run(&["schedules", "next", "reports/nightly-7", "-n", n]);
         assert!(code == 2 && stderr.contains("1..=1000"), "{stderr}");

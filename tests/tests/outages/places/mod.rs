@@ -84,7 +84,7 @@ fn a_worker_whose_file_is_deleted_says_so_and_serves_the_one_that_is_made_next()
     let told = worker.told("deleted or moved while it was open");
     let errors = told.iter().filter(|line| line.contains("ERROR")).count();
     assert_eq!(errors, 1, "{told:#?}");
-    assert!(told[0].contains("start a worker to begin") && told[0].contains("queue.db"), "{told:#?}");
+    assert!(told[0].contains("move it back before you start") && told[0].contains("queue.db"), "{told:#?}");
     assert_eq!(place.names(), Vec::<String>::new(), "the worker makes none");
     assert_eq!(place.run(&["status"]).0, 3);
 
