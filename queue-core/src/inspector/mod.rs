@@ -112,8 +112,8 @@ impl Inspector {
     }
 
     /// The same inspector, whose cancels have this reason: the record of each cancelled job has it
-    /// as its [`note`](JobRecord::note). A group that it pauses [has it](crate::inspect::StoredGroup::pause), too.
-    /// A text over 1 KiB is cut.
+    /// as its [`note`](JobRecord::note). A group that it pauses [has
+    /// it](crate::inspect::StoredGroup::pause), too. A text over 1 KiB is cut.
     ///
     /// ```no_run
     /// # use queue_core::{Client, JobAddress};

@@ -22,8 +22,8 @@ fn commands(page: &str) -> Vec<String> {
     commands
 }
 
-/// The commands in the sentences of a page: inline code that begins with the name of a program, with
-/// a value for each placeholder.
+/// The commands in the sentences of a page: inline code that begins with the name of a program,
+/// with a value for each placeholder.
 fn commands_of_prose(page: &str) -> Vec<String> {
     const VALUES: [(&str, &str); 10] = [
         ("{{ $labels.queue }}", "orders"),

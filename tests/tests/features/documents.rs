@@ -454,7 +454,8 @@ fn the_examples_of_transactions_are_those_that_are_compiled() {
     assert_eq!(page.matches("```rust\n").count() + page.matches("```rust,no_run\n").count(), 3, "rustdoc compiles the others");
 }
 
-/// The rows of tables, the entries of lists and the paragraphs of a page, without its blocks of code.
+/// The rows of tables, the entries of lists and the paragraphs of a page, without its blocks of
+/// code.
 fn parts(page: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     for line in prose(page).lines() {
