@@ -38,7 +38,7 @@ impl Auditor {
         put(broker, QUEUE, 1).await;
         server.command(&["DEL", &format!("queue:{{{QUEUE}}}:ready:2")]);
         broker.audit(QUEUE, REPAIR).await.unwrap();
-        let (mark, mut strays) = (watch.call_with("\"mark\""), watch.call_with("\"strays\""));
+        let (mark, mut strays) = (watch.call_with("\"checkpoint\""), watch.call_with("\"strays\""));
         strays.truncate(strays.len() - 3);
         Auditor { mark, strays }
     }
