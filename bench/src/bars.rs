@@ -1,6 +1,6 @@
 //! The bars: what a figure of ours has to reach. They are all here, so that the page and the code
-//! cannot disagree: a report that is drawn anew is judged by the bars of today, also where its
-//! numbers are older.
+//! agree: a regenerated report compares all its figures, including older ones, with the current
+//! bars.
 
 use crate::take::Line;
 

@@ -16,14 +16,14 @@ use crate::{
     frame::{Reading, Readings},
 };
 
-/// Jobs of ten milliseconds each: some seconds of work for two processes. Fewer for a contestant
-/// that cannot have so many.
+/// Jobs of ten milliseconds each: some seconds of work for two processes. A contestant with a lower
+/// limit gets fewer.
 const JOBS: usize = 20_000;
 const CONCURRENCY: usize = 64;
-/// What has not ended so long after the kill counts as lost: longer than any contestant's timeouts
-/// are together.
+/// A job that has not ended this long after the kill counts as lost: longer than the sum of any
+/// contestant's timeouts.
 const LOST: Duration = Duration::from_secs(360);
-/// What was given away again shortly before the last job ended, may end a second time.
+/// A job that was redelivered shortly before the last job ended may end a second time.
 const SETTLE: Duration = Duration::from_secs(3);
 
 /// The runs of one job.

@@ -1,8 +1,8 @@
 //! A list with an acknowledging pop: two scripts.
 //!
 //! A pop also gives back at most one message whose time is over. A late acknowledgement removes the
-//! entry of the next holder, nothing counts how often a message comes back, and nobody is told that
-//! there is one.
+//! entry of the next holder, redeliveries are not counted, and workers are not notified of new
+//! messages.
 
 use std::sync::{Arc, LazyLock};
 

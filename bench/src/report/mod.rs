@@ -28,8 +28,7 @@ impl Report {
         Report { page: page.to_owned(), folder: page.with_extension("") }
     }
 
-    /// Puts these lines in the place of what was measured of their figures before, and writes
-    /// everything anew.
+    /// Replaces earlier measurements of these figures by these lines, and rewrites the report.
     pub(crate) fn add(&self, new: Vec<Line>, server: &Path, order: &[(String, String)]) -> Result<(), Error> {
         fs::create_dir_all(&self.folder)?;
         let stored = self.folder.join("figures.jsonl");

@@ -36,8 +36,8 @@ impl Baseline {
         self.0.len()
     }
 
-    /// What is wrong with these numbers. A number that fell is told too, so that it is accepted and
-    /// stays there.
+    /// The numbers that differ from the accepted ones. A lower number is reported, too, so that it
+    /// becomes the accepted one.
     pub(crate) fn compare(&self, found: &Baseline) -> Vec<String> {
         let mut complaints = Vec::new();
         for (name, now) in &found.0 {

@@ -63,8 +63,8 @@ impl Meter {
     }
 }
 
-/// Bytes that this process wrote, where the system tells. How often it wrote is no number to
-/// compare: threads that wake each other write, too.
+/// Bytes that this process wrote, on systems that report it. The number of writes is not compared:
+/// threads that wake each other write, too.
 fn written() -> Result<Option<f64>, Error> {
     let Ok(text) = std::fs::read_to_string("/proc/self/io") else { return Ok(None) };
     let line = text.lines().find_map(|line| line.strip_prefix("wchar:")).ok_or("/proc/self/io has no wchar")?;
