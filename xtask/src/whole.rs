@@ -177,6 +177,15 @@ fn steps<'a>(built: &'a Built, setting: &'a Setting<'a>) -> Result<Vec<Step<'a>>
         seed: None,
         run: Box::new(mutants),
     });
+    let faults = built.executables.get("faults").ok_or("the build has no program `faults`")?;
+    for (row, broker) in rows(faults)? {
+        let seed = first % 1_000_000;
+        let run = Box::new({
+            let (row, broker) = (row.clone(), broker.clone());
+            move || fault_row(faults, &row, &broker, seed, setting)
+        });
+        steps.push(Step { group: "fault rows", name: format!("row {row} on {broker}"), seed: Some(seed), run });
+    }
     let soak = built.programs.iter().find(|program| program.name.ends_with("/stored")).ok_or("the build has no program `stored`")?;
     for broker in ["redis", "sqlite"] {
         let run = Box::new(move || {
@@ -208,15 +217,6 @@ fn steps<'a>(built: &'a Built, setting: &'a Setting<'a>) -> Result<Vec<Step<'a>>
         });
         let name = format!("a million effects, part {}: {}", part + 1, test.rsplit_once("::").map_or(test, |(place, _)| place));
         steps.push(Step { group: "outbox", name, seed: Some(seed), run: run_effects });
-    }
-    let faults = built.executables.get("faults").ok_or("the build has no program `faults`")?;
-    for (row, broker) in rows(faults)? {
-        let seed = first % 1_000_000;
-        let run = Box::new({
-            let (row, broker) = (row.clone(), broker.clone());
-            move || fault_row(faults, &row, &broker, seed, setting)
-        });
-        steps.push(Step { group: "fault rows", name: format!("row {row} on {broker}"), seed: Some(seed), run });
     }
     let command = |group, name: &str, arguments: Vec<String>| Step {
         group,
