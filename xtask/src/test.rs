@@ -46,6 +46,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     all: bool,
     /// Builds and runs only the programs whose name contains this, or the tests of `PROGRAM:TEST`.
+    /// With --whole: only the steps, or groups of steps, whose name contains this.
     #[arg(long, value_name = "SUITE")]
     only: Vec<String>,
     /// With --only: runs the tests this many times.
@@ -55,7 +56,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     load: bool,
     /// Runs the whole tier instead: a slice of at most 45 minutes at each call, until all is done.
-    #[arg(long, conflicts_with_all = ["only", "base", "date", "all", "load"])]
+    #[arg(long, conflicts_with_all = ["again", "base", "date", "all", "load"])]
     whole: bool,
     /// With --whole: what has run for this commit is run again, from the start.
     #[arg(long, requires = "whole")]
@@ -155,7 +156,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let compiler = compiler();
     let servers = Servers::find(arguments.install);
     if arguments.whole {
-        return whole::main(&servers, arguments.restart);
+        return whole::main(&servers, arguments.restart, &arguments.only);
     }
     let selection = match Selection::new(arguments.date.as_deref(), arguments.base.as_deref(), arguments.all || !arguments.only.is_empty())
     {

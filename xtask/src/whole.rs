@@ -80,8 +80,8 @@ struct Step<'a> {
     run: Box<dyn Fn() -> Ended + 'a>,
 }
 
-pub(crate) fn main(servers: &Servers, restart: bool) -> ExitCode {
-    match slice(servers, restart) {
+pub(crate) fn main(servers: &Servers, restart: bool, only: &[String]) -> ExitCode {
+    match slice(servers, restart, only) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(problem) => {
@@ -92,7 +92,7 @@ pub(crate) fn main(servers: &Servers, restart: bool) -> ExitCode {
 }
 
 /// Runs steps until the time of a slice is over. Whether all that have run held.
-fn slice(servers: &Servers, restart: bool) -> Result<bool, String> {
+fn slice(servers: &Servers, restart: bool, only: &[String]) -> Result<bool, String> {
     let begun = Instant::now();
     let earlier = read()?;
     let (variables, skipped) = servers.setting();
@@ -106,17 +106,20 @@ fn slice(servers: &Servers, restart: bool) -> Result<bool, String> {
         let last = earlier.iter().rfind(|line| number_of_run(line) == run && line["step"] == *step.name);
         last.is_some_and(|line| line["outcome"] != "FAILED" || line["commit"] == *here)
     };
+    let chosen = |step: &Step<'_>| only.is_empty() || only.iter().any(|part| step.name.contains(&**part) || step.group.contains(&**part));
+    if !steps.iter().any(chosen) {
+        return Err(format!("--only {}: no step or group has this in its name; they are listed in {PAGE}", only.join(" ")));
+    }
     let is_complete = steps.iter().all(|step| done_in(last_run, step));
     let run = if restart || is_complete || last_run == 0 { last_run + 1 } else { last_run };
-    let (mut waiting, mut ran) = (0, 0);
+    let mut ran = 0;
     for (place, step) in steps.iter().enumerate() {
-        if done_in(run, step) {
+        if !chosen(step) || done_in(run, step) {
             continue;
         }
         let took = earlier.iter().rev().find(|line| line["step"] == *step.name).and_then(|line| line["seconds"].as_f64());
         let expected = took.map_or(EXPECTED, Duration::from_secs_f64);
         if ran > 0 && begun.elapsed() + expected > SLICE {
-            waiting += 1;
             continue;
         }
         println!("\n=== {} of {}: {}", place + 1, steps.len(), step.name);
@@ -136,11 +139,13 @@ fn slice(servers: &Servers, restart: bool) -> Result<bool, String> {
         }))?;
     }
     let lines = last_of_each(read()?.into_iter().filter(|line| number_of_run(line) == run));
+    let waits = |step: &&Step<'_>| !lines.iter().any(|line| line["step"] == *step.name);
+    let (waiting, left) = (steps.iter().filter(waits).count(), steps.iter().filter(|step| chosen(step)).filter(waits).count());
     fs::write(root().join(PAGE), page(&lines, waiting)).map_err(|error| format!("{PAGE}: {error}"))?;
     let failed: Vec<_> = lines.iter().filter(|line| line["outcome"] == "FAILED").collect();
     println!("\n{} steps of run {run} have run, {} failed, {waiting} wait; see {PAGE}", lines.len(), failed.len());
     failed.iter().for_each(|line| println!("FAILED {}", line["step"].as_str().unwrap_or_default()));
-    if waiting > 0 {
+    if left > 0 {
         println!("call `cargo xtask test --whole` again: it goes on where this slice has stopped");
     }
     Ok(failed.is_empty())
