@@ -49,6 +49,10 @@ const TARGETS: [&str; 2] = ["x86_64-pc-windows-gnu", "aarch64-apple-darwin"];
 /// Simulated lives: this many steps of this many seeds.
 const SIMULATED: (u64, u64) = (10, 1_000);
 
+/// Stories that both brokers run at the same time: this many parts of this many, and as many about
+/// topics.
+const STORIES: (u64, u64) = (10, 1_000);
+
 /// Groups, keys, ids, results, tags and events of a soak.
 const SOAKED: &str = "1000000";
 
@@ -169,6 +173,14 @@ fn steps<'a>(built: &'a Built, setting: &'a Setting<'a>) -> Result<Vec<Step<'a>>
             let run = Box::new(move || tests(simulation, setting, &variables, &["simulation::no_simulated_life"]));
             steps.push(Step { group: "simulation", name: format!("simulated lives, part {}", part + 1), seed: Some(seed), run });
         }
+    }
+    let property =
+        built.programs.iter().find(|program| program.name.ends_with("/property")).ok_or("the build has no program `property`")?;
+    for part in 0..STORIES.0 {
+        let seed = first + part;
+        let variables = [("QUEUE_TEST_SEED".to_owned(), seed.to_string()), ("QUEUE_TEST_CASES".to_owned(), STORIES.1.to_string())];
+        let run = Box::new(move || tests(property, setting, &variables, &["both_brokers_agree"]));
+        steps.push(Step { group: "property", name: format!("stories of both brokers, part {}", part + 1), seed: Some(seed), run });
     }
     let corrupt = built.programs.iter().filter(|program| program.name.ends_with("corrupt"));
     steps.extend(corrupt.map(|program| {
