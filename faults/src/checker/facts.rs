@@ -352,6 +352,13 @@ impl<'a> Facts<'a> {
         self.renewals.entry(lane).or_insert_with(|| (process, Vec::new())).1.push(at);
     }
 
+    /// When turns were sent that ask for jobs, in order.
+    pub(super) fn asked(&self) -> Vec<u64> {
+        let mut asked: Vec<u64> = self.asks.values().map(|(at, _)| *at).collect();
+        asked.sort_unstable();
+        asked
+    }
+
     /// When turns were sent of which nobody wrote down which jobs they brought, in milliseconds.
     pub(super) fn unanswered_ms(&self) -> Vec<u64> {
         self.asks.values().filter(|(_, answered)| !answered).map(|(at, _)| at / 1000).collect()

@@ -7,8 +7,10 @@ use super::{
     facts::{About, Facts, Fate, Finding, Job, broken},
 };
 
-/// A claim lets so many jobs rise at most: a crowd takes some claims.
+/// Jobs rise when somebody claims, and a claim lets so many rise at most: a crowd takes some time
+/// and some claims.
 const SLACK_US: u64 = 500_000;
+const SLACK_CLAIMS: usize = 10;
 
 /// So long what a dead process held may be held beyond its lease, in milliseconds.
 const TAKEN_BACK_MS: u64 = 20_000;
@@ -44,11 +46,14 @@ pub(super) fn aged<'a>(facts: &'a Facts<'_>) -> Vec<(&'a str, u64, u64)> {
     // Of what a process has claimed that died before it could write it down nobody knows until its
     // lane was fenced.
     let unknown = facts.unanswered_until(TAKEN_BACK_MS);
+    let claims = facts.asked();
     let mut aged = Vec::new();
     for (id, job) in &facts.jobs {
         let (Some(enqueue), Some(first)) = (facts.enqueue_of(job), job.deliveries.values().next()) else { continue };
         let Some(stored) = enqueue.span.to_us.filter(|_| enqueue.fate == Fate::Happened && enqueue.delay_ms == 0) else { continue };
-        let risen = stored + 3 * aging_ms * 1000 + SLACK_US;
+        let due = stored + 3 * aging_ms * 1000;
+        let Some(claimed) = claims.get(claims.partition_point(|at| *at < due) + SLACK_CLAIMS - 1) else { continue };
+        let risen = (due + SLACK_US).max(*claimed);
         let was_touched =
             !job.cancels.is_empty() || !job.deletes.is_empty() || !job.requeues.is_empty() || first.crashes + first.attempts > 0;
         let in_doubt = unknown.iter().any(|(from, to)| *from < first.claimed_us && *to > enqueue.span.from_us);

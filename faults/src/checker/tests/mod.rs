@@ -108,9 +108,25 @@ fn a_job_that_starves_is_found() {
         story.count("enqueued", 2);
         story.count("done", 2);
     }
-    assert_eq!(breaks(starving), BTreeSet::from([Invariant::Fifo]));
+    fn claimed(story: &mut Story, claims: u64) {
+        for seq in 1..=claims {
+            story.note("w2", 900, Phase::Ok, Operation::Ask { lane: "w2.b".to_owned(), seq });
+        }
+    }
+    let starved = |story: &mut Story| {
+        starving(story);
+        claimed(story, 10);
+    };
+    assert_eq!(breaks(starved), BTreeSet::from([Invariant::Fifo]));
+    // Jobs rise when somebody claims.
+    let unclaimed = |story: &mut Story| {
+        starving(story);
+        claimed(story, 9);
+    };
+    assert_eq!(breaks(unclaimed), BTreeSet::new());
     let in_time = |story: &mut Story| {
         starving(story);
+        claimed(story, 10);
         story.terms.aging_ms = Some(1_000);
     };
     assert_eq!(breaks(in_time), BTreeSet::new());
