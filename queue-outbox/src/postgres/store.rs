@@ -3,7 +3,11 @@
 
 mod floor;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use futures_util::{
@@ -466,18 +470,28 @@ impl Tx<'_> {
         rows(&found)?.iter().zip(&found).map(read).collect()
     }
 
-    /// The row of the relay is locked: no request begins or ends meanwhile.
+    /// The row of the relay is locked: no request begins or ends meanwhile. A row that was refused
+    /// may be below the floors of relays, so it gets a new number: drawn, as by an INSERT, after
+    /// that of the transaction.
     async fn change(&self, queue: &str, change: &OutboxChange) -> Result<Vec<OutboxRowId>> {
         let of_queue: [Value<'_>; 1] = [(&queue, Type::TEXT)];
         let locked = self.run("SELECT seqs FROM {s}.queue_relay WHERE queue = $1 FOR UPDATE", &of_queue).await?;
         let in_flight = locked.first().map(|row| row.try_get::<_, Option<Vec<i64>>>(0)).transpose()?.flatten().unwrap_or_default();
-        let retry = "UPDATE {s}.queue_outbox SET refused = NULL, retry_at = NULL WHERE (refused IS NOT NULL OR retry_at IS NOT NULL) AND";
+        let retry = |these: &str| {
+            format!(
+                "WITH old AS MATERIALIZED (SELECT ctid, seq, id, refused FROM {{s}}.queue_outbox \
+                 WHERE (refused IS NOT NULL OR retry_at IS NOT NULL) AND {these} AND pg_current_xact_id() IS NOT NULL ORDER BY seq, id FOR UPDATE), \
+                 later AS (UPDATE {{s}}.queue_outbox o SET retry_at = NULL FROM old WHERE o.ctid = old.ctid AND old.refused IS NULL), \
+                 again AS (UPDATE {{s}}.queue_outbox o SET refused = NULL, retry_at = NULL, seq = DEFAULT FROM old \
+                 WHERE o.ctid = old.ctid AND old.refused IS NOT NULL) SELECT seq, id FROM old"
+            )
+        };
         let (sql, of) = match change {
-            OutboxChange::Retry(of) if of.is_empty() => (format!("{retry} queue = $1"), None),
-            OutboxChange::Retry(of) => (format!("{retry} {THESE}"), Some(of)),
+            OutboxChange::Retry(of) if of.is_empty() => (retry("queue = $1"), None),
+            OutboxChange::Retry(of) => (retry(THESE), Some(of)),
             OutboxChange::Drop(of) => {
                 none_in_flight(&in_flight, of)?;
-                (format!("DELETE FROM {{s}}.queue_outbox WHERE {THESE}"), Some(of))
+                (format!("DELETE FROM {{s}}.queue_outbox WHERE {THESE} RETURNING seq, id"), Some(of))
             }
             OutboxChange::Release => {
                 let sql = "UPDATE {s}.queue_relay SET holder = NULL, until = NULL, broker = NULL, producer = NULL, number = 0, seqs = NULL, digest = NULL, \
@@ -488,7 +502,7 @@ impl Tx<'_> {
         };
         let (seqs, ids): (Vec<i64>, Vec<&[u8]>) = of.iter().copied().flatten().map(|row| (row.seq, row.job.as_slice())).unzip();
         let values: [Value<'_>; 3] = [(&queue, Type::TEXT), (&seqs, Type::INT8_ARRAY), (&ids, Type::BYTEA_ARRAY)];
-        let changed = self.run(&format!("{sql} RETURNING seq, id"), if of.is_some() { &values } else { &values[..1] }).await?;
+        let changed = self.run(&sql, if of.is_some() { &values } else { &values[..1] }).await?;
         let read = |row: &PgRow| Ok(OutboxRowId { seq: row.try_get(0)?, job: row.try_get(1)? });
         changed.iter().map(read).collect()
     }
@@ -524,15 +538,16 @@ impl Store for Postgres {
     }
 
     async fn queues(&mut self) -> Result<Vec<String>> {
-        let mut floors = std::mem::take(&mut self.floors);
+        let (mut floors, began) = (std::mem::take(&mut self.floors), Instant::now());
         floors.begin_round();
         let found = in_time(async { self.begin().await?.queues(&floors).await }).await;
+        floors.note_read(began.elapsed());
         self.floors = floors;
         found
     }
 
     async fn take(&mut self, take: &Take<'_>) -> Result<Taken> {
-        let mut floors = std::mem::take(&mut self.floors);
+        let (mut floors, began) = (std::mem::take(&mut self.floors), Instant::now());
         let taken = in_time(async {
             let tx = self.begin_waiting(TAKE_WAITS).await?;
             let (taken, commits) = tx.take(take, &mut floors).await?;
@@ -544,6 +559,7 @@ impl Store for Postgres {
             Ok(taken)
         })
         .await;
+        floors.note_read(began.elapsed());
         self.floors = floors;
         taken
     }

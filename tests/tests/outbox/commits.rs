@@ -638,6 +638,7 @@ async fn on_postgres_the_privileges_of_the_guide_suffice() {
     let operated = by_relay.relay();
     let rows = operated.rows("default", false, 10).await.unwrap();
     assert_eq!((operated.queues().await.unwrap().len(), rows.len()), (1, 2));
+    bed.database.execute(&format!("UPDATE queue_outbox SET refused = 'why' WHERE seq = {}", rows[1].id.seq)).await;
     let dropped = OutboxChange::Drop(vec![rows[0].id.clone()]);
     for change in [OutboxChange::Retry(Vec::new()), OutboxChange::Release, dropped] {
         operated.change("default", &change).await.unwrap();

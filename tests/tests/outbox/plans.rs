@@ -4,6 +4,7 @@
 
 use queue_conformance::patience::wait;
 use queue_core::JobState;
+use queue_outbox::{OutboxChange, Relay};
 use queue_tests::postgres::{Postgres, connect};
 use tokio_postgres::IsolationLevel;
 
@@ -100,33 +101,45 @@ async fn on_postgres_a_relay_beside_a_reader_that_stands_for_an_hour_reads_only_
 }
 
 /// A read from the start takes longer than a statement may, as with some 70 million entries of rows
-/// that were sent: here one row, which nobody sees, takes that time.
+/// that were sent: here one row, which nobody sees, takes that time. The relay sees the tables by
+/// way of views.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_postgres_a_relay_whose_reads_from_the_start_take_too_long_sends_new_rows() {
+async fn on_postgres_a_relay_whose_reads_from_the_start_take_too_long_sends_new_and_retried_rows() {
     let bed = Bed::new(Place::PostgresSqlite).await;
-    let left = async || bed.database.number("SELECT count(*) FROM stored WHERE seq > 0").await;
-    let relay = bed.run_relay();
-    let mut ids = Vec::new();
+    let Database::Postgres { url } = &bed.database else { unreachable!("it is in PostgreSQL") };
+    let left = async || bed.database.number("SELECT count(*) FROM queue_outbox WHERE seq > 0 AND refused IS NULL").await;
+    let views = ["queue_relay", "queue_database", "queue_effects"].map(|table| format!("CREATE VIEW slow.{table} AS TABLE {table};"));
+    bed.database
+        .execute(&format!(
+            "CREATE SCHEMA slow; CREATE SEQUENCE slow_reads; \
+             CREATE FUNCTION is_seen(seq BIGINT) RETURNS BOOL LANGUAGE plpgsql COST 100000 AS $$ BEGIN \
+             IF seq = 0 THEN PERFORM nextval('slow_reads'); PERFORM pg_sleep(7); END IF; RETURN seq > 0; END $$; \
+             CREATE VIEW slow.queue_outbox AS SELECT ctid, * FROM queue_outbox WHERE is_seen(seq); {}",
+            views.concat()
+        ))
+        .await;
+    let mut ids = bed.put(3).await;
+    bed.database.execute("UPDATE queue_outbox SET refused = 'why'").await;
+    let (relay, client) = (Relay::postgres_in(url, "slow").unwrap(), bed.client.clone());
+    let relay = tokio::spawn(async move { relay.run(&client, std::future::pending::<()>()).await });
     // Until it knows where it can begin.
     for _ in 0..6 {
         ids.extend(bed.put(1).await);
-        wait("the row to be sent").until(async || bed.database.waiting().await == 0).await;
-    }
-    bed.database
-        .execute(
-            "BEGIN; ALTER TABLE queue_outbox RENAME TO stored; CREATE SEQUENCE slow_reads; \
-             INSERT INTO stored (seq, id, queue, body) OVERRIDING SYSTEM VALUE VALUES (0, '', 'default', ''); \
-             CREATE FUNCTION is_seen(seq BIGINT) RETURNS BOOL LANGUAGE plpgsql COST 100000 AS $$ BEGIN \
-             IF seq = 0 THEN PERFORM nextval('slow_reads'); PERFORM pg_sleep(7); END IF; RETURN seq > 0; END $$; \
-             CREATE VIEW queue_outbox AS SELECT ctid, * FROM stored WHERE is_seen(seq); COMMIT",
-        )
-        .await;
-    let slow_reads = async || bed.database.number("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM slow_reads").await;
-    wait("a read from the start").until(async || slow_reads().await > 0).await;
-    for _ in 0..3 {
-        ids.extend(bed.put(1).await);
         wait("the row to be sent").until(async || left().await == 0).await;
     }
+    let slow = "INSERT INTO queue_outbox (seq, id, queue, body) OVERRIDING SYSTEM VALUE VALUES (0, '', 'default', '')";
+    bed.database.execute(slow).await;
+    let slow_reads = async || bed.database.number("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM slow_reads").await;
+    wait("a read from the start").until(async || slow_reads().await > 0).await;
+    let people = bed.database.relay();
+    let refused: Vec<_> = people.rows("default", true, 10).await.unwrap().into_iter().map(|row| row.id).collect();
+    assert_eq!(people.change("default", &OutboxChange::Retry(refused[1..2].to_vec())).await.unwrap(), refused[1..2]);
+    assert_eq!(people.change("default", &OutboxChange::Retry(Vec::new())).await.unwrap(), [refused[0].clone(), refused[2].clone()]);
+    for _ in 0..3 {
+        wait("the rows to be sent").until(async || left().await == 0).await;
+        ids.extend(bed.put(1).await);
+    }
+    wait("the row to be sent").until(async || left().await == 0).await;
     println!("{} reads from the start", slow_reads().await);
     relay.abort();
     bed.has_exactly(ids).await;

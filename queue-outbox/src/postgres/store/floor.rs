@@ -11,12 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// All queues are read from the start after this time: an operator may have retried refused rows,
-/// and the numbers of rows may begin again.
+/// All queues are read from the start after this time: the numbers of rows may begin again, and
+/// rows may be changed by hand.
 const FROM_START: Duration = Duration::from_secs(5);
 
-/// And after this many times the duration of the last such round: one that takes too long for a
-/// statement must not be all that a relay does.
+/// And after this many times what the last such round took in the database: one that takes too long
+/// for a statement must not be all that a relay does.
 const AT_MOST: u32 = 10;
 
 /// With more queues than this, all floors are forgotten.
@@ -25,10 +25,10 @@ const MOST: usize = 1000;
 #[derive(Debug, Default)]
 pub(super) struct Floors {
     of: BTreeMap<String, Floor>,
-    /// When the next round may begin that reads from the start, and when this one began, if it
-    /// does.
+    /// When the next round may begin that reads from the start, and how long this one has read, if
+    /// it does.
     next: Option<Instant>,
-    from_start: Option<Instant>,
+    from_start: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -58,11 +58,18 @@ impl Floors {
             self.of.clear();
         }
         let now = Instant::now();
-        if let Some(began) = self.from_start.take() {
-            self.next = Some(now + FROM_START.max(AT_MOST * (now - began)));
+        if let Some(read) = self.from_start.take() {
+            self.next = Some(now + FROM_START.max(AT_MOST * read));
         }
         if self.next.is_none_or(|next| now >= next) {
-            self.from_start = Some(now);
+            self.from_start = Some(Duration::ZERO);
+        }
+    }
+
+    /// The round has read from the database for this time.
+    pub(super) fn note_read(&mut self, time: Duration) {
+        if let Some(read) = &mut self.from_start {
+            *read += time;
         }
     }
 
@@ -160,8 +167,10 @@ mod tests {
     #[test]
     fn rounds_that_read_from_the_start_take_a_tenth_of_the_time() {
         let mut floors = floors();
-        for (took, pause) in [(0, 5), (5, 50)] {
-            floors.from_start = Instant::now().checked_sub(Duration::from_secs(took));
+        for (reads, pause) in [([0, 0], 5), ([2, 3], 50)] {
+            floors.next = None;
+            floors.begin_round();
+            reads.map(|seconds| floors.note_read(Duration::from_secs(seconds)));
             floors.begin_round();
             let left = floors.next.unwrap() - Instant::now();
             assert!(left > Duration::from_secs(pause - 1) && left < Duration::from_secs(pause + 1), "{left:?}");
