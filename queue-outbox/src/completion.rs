@@ -14,7 +14,7 @@ use std::{
     convert::Infallible,
     fmt,
     sync::{Mutex, PoisonError},
-    time::{Duration, UNIX_EPOCH},
+    time::{Duration, Instant, UNIX_EPOCH},
 };
 
 use async_trait::async_trait;
@@ -28,13 +28,13 @@ use tokio::sync::oneshot;
 use crate::{
     Outbox, Relay,
     error::{Error, Result},
-    store::Store,
+    store::{LEASE, Store},
 };
 
 /// A row is kept for so long at least. A run that has lasted for longer has lost its lease.
 pub(crate) const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How often endings are removed, by one of the relays of a database.
+/// How often a relay looks for endings to remove, with jitter.
 const CLEAN: Duration = Duration::from_secs(60);
 
 /// Rows that are looked at together by the cleanup, and questions to the broker that are under way
@@ -193,49 +193,66 @@ impl Source {
 }
 
 /// The cleanup of `queue_effects` by a relay: one page after the other, from the start of the
-/// primary key to the jobs that were enqueued seven days ago.
-#[derive(Debug, Default)]
+/// primary key to the jobs that were enqueued seven days ago. One relay of a database does it: each
+/// page with old rows prolongs its lease, and what is left of the lease keeps the others from doing
+/// the same again.
 pub(crate) struct Cleanup {
+    store: Box<dyn Store>,
     after: Vec<u8>,
+    leased: Option<Instant>,
 }
 
 impl Cleanup {
-    /// Removes endings each minute, beside the relay and by a connection of its own.
-    pub(crate) async fn run(&mut self, mut store: Box<dyn Store>, client: &Client) -> Infallible {
+    pub(crate) fn new(store: Box<dyn Store>) -> Self {
+        Cleanup { store, after: Vec::new(), leased: None }
+    }
+
+    /// Removes endings about each minute, beside the relay and by a connection of its own.
+    pub(crate) async fn run(&mut self, database: &str, client: &Client) -> Infallible {
         loop {
-            let more = self.page(store.as_mut(), client).await.unwrap_or_else(|error| {
-                tracing::warn!(%error, "the endings of jobs that are gone cannot be removed from `queue_effects`");
+            let more = self.page(client).await.unwrap_or_else(|error| {
+                tracing::warn!(database, %error, "the endings of jobs that are gone cannot be removed from `queue_effects`");
                 false
             });
             if !more {
-                store.disconnect();
-                tokio::time::sleep(CLEAN).await;
+                self.store.disconnect();
+                tokio::time::sleep(CLEAN.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
             }
         }
     }
 
-    /// Removes rows of the next page. False: it was the last, or another relay has begun within the
-    /// minute.
-    async fn page(&mut self, store: &mut dyn Store, client: &Client) -> Result<bool> {
-        let begins = self.after.is_empty();
-        if begins {
+    /// Removes rows of the next page. False: it was the last, or another relay has the lease.
+    async fn page(&mut self, client: &Client) -> Result<bool> {
+        let after = std::mem::take(&mut self.after);
+        if after.is_empty() {
             // An older library writes nothing to newer tables.
-            store.open().await?;
+            self.store.open().await?;
         }
-        let rows = store.effects(&self.after, PAGE).await?;
-        self.after.clear();
-        if begins && (rows.is_empty() || !store.may_clean(CLEAN).await?) {
-            return Ok(false);
-        }
-        let more = rows.len() >= PAGE;
-        self.after = rows.last().filter(|_| more).map(|row| row.key.clone()).unwrap_or_default();
+        let rows = self.store.effects(&after, PAGE).await?;
+        let last = rows.last().filter(|_| rows.len() >= PAGE).map(|row| row.key.clone());
         let old: Vec<EffectsRow> = rows.into_iter().filter(|row| row.is_old).collect();
-        let asked = iter(old.into_iter().map(async |row| is_gone(client, &row).await.then_some(row))).buffered(AT_ONCE);
-        let gone: Vec<EffectsRow> = asked.filter_map(async |row| row).collect().await;
-        if !gone.is_empty() {
-            store.remove_effects(&gone).await?;
+        if !old.is_empty() {
+            if !self.store.may_clean().await? {
+                return Ok(false);
+            }
+            self.leased = Some(Instant::now());
+            let asked = iter(old.into_iter().map(async |row| is_gone(client, &row).await.then_some(row))).buffered(AT_ONCE);
+            let gone: Vec<EffectsRow> = asked.filter_map(async |row| row).collect().await;
+            if !gone.is_empty() {
+                self.store.remove_effects(&gone).await?;
+            }
         }
-        Ok(more)
+        self.after = last.unwrap_or_default();
+        Ok(!self.after.is_empty())
+    }
+
+    /// Gives the lease back.
+    pub(crate) async fn release(mut self) {
+        if self.leased.is_some_and(|leased| leased.elapsed() < LEASE)
+            && let Err(error) = self.store.release(&[]).await
+        {
+            tracing::debug!(%error, "cannot release the lease of the cleanup; it expires");
+        }
     }
 }
 

@@ -127,11 +127,13 @@ impl Relay {
     /// It never fails: while the database or the broker is unavailable it tries again, and the rows
     /// wait.
     pub async fn run(&self, client: &Client, shutdown: impl Future) -> Relayed {
-        let (mut cleanup, sends) = (Cleanup::default(), self.send(client, shutdown));
-        match select(pin!(sends), pin!(cleanup.run(self.store(), client))).await {
+        let (mut cleanup, sends) = (Cleanup::new(self.store()), self.send(client, shutdown));
+        let relayed = match select(pin!(sends), pin!(cleanup.run(&self.what, client))).await {
             Either::Left((relayed, _)) => relayed,
             Either::Right((never, _)) => match never {},
-        }
+        };
+        cleanup.release().await;
+        relayed
     }
 
     async fn send(&self, client: &Client, shutdown: impl Future) -> Relayed {
@@ -232,7 +234,7 @@ impl Run<'_> {
             self.counted = Some(Instant::now());
             // What cannot be counted can be sent.
             if let Err(error) = self.count().await {
-                tracing::warn!(%error, "the rows of the outbox cannot be counted, or their bound cannot be set; it has no bound");
+                tracing::warn!(database = self.relay.what, %error, "the rows of the outbox cannot be counted, or their bound cannot be set; it has no bound");
                 self.counted = Some(Instant::now() + AGAIN.saturating_sub(COUNT));
                 self.store.disconnect();
             }

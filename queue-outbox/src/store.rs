@@ -194,9 +194,9 @@ pub(crate) trait Store: Send {
     /// The ending of a job, once no commit of it is under way.
     async fn settled(&mut self, key: &EffectsKey) -> Result<Option<Vec<u8>>>;
 
-    /// Whether no other relay removes endings for this time: the row of `queue_relay` without a
-    /// queue has its end.
-    async fn may_clean(&mut self, within: Duration) -> Result<bool>;
+    /// Wins or prolongs the lease of the cleanup of endings: the row of `queue_relay` without a
+    /// queue. False: another relay has it.
+    async fn may_clean(&mut self) -> Result<bool>;
 
     /// The rows of jobs with greater keys that were enqueued so long ago that their rows may be
     /// old, by key.

@@ -657,15 +657,10 @@ impl Store for Postgres {
         .await
     }
 
-    async fn may_clean(&mut self, within: Duration) -> Result<bool> {
+    async fn may_clean(&mut self) -> Result<bool> {
         in_time(async {
             let tx = self.begin().await?;
-            let end = format!("clock_timestamp() + interval '{} s'", within.as_secs());
-            let sql = format!(
-                "INSERT INTO {{s}}.queue_relay AS r (queue, until) VALUES ('', {end}) ON CONFLICT (queue) DO UPDATE SET until = excluded.until \
-                 WHERE r.until IS NULL OR r.until NOT BETWEEN clock_timestamp() AND {end} RETURNING 1"
-            );
-            let may = !tx.run(&sql, &[]).await?.is_empty();
+            let may = tx.lease("").await?.is_some();
             tx.tx.commit().await?;
             Ok(may)
         })

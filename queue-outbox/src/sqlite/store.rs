@@ -120,6 +120,10 @@ fn open(path: &Path) -> Result<Connection> {
     Ok(connection)
 }
 
+/// Broker, producer, number, rows and digest of the request of a queue, and up to which number rows
+/// are suspect.
+type Leased = (Option<String>, Option<String>, i64, Option<String>, Option<Vec<u8>>, i64);
+
 struct Tx<'a> {
     tx: Transaction<'a>,
     now: i64,
@@ -215,20 +219,21 @@ impl Tx<'_> {
         Ok(())
     }
 
-    fn take(&self, queue: &str, broker: &str, fresh: Option<&str>, done: Option<&Done>) -> Result<(Taken, bool)> {
+    /// Wins or keeps the lease. Only a new request moves the end of it.
+    fn lease(&self, queue: &str) -> Result<Option<Leased>> {
         const LEASED: &str = "UPDATE main.queue_relay SET holder = ?2, until = CASE WHEN holder = ?2 AND seqs IS NOT NULL THEN until ELSE ?3 + ?4 END \
             WHERE queue = ?1 AND (holder = ?2 OR until IS NULL OR until NOT BETWEEN ?3 AND ?3 + ?4) \
             RETURNING broker, producer, number, seqs, digest, coalesce(suspect, -1)";
+        self.tx.execute("INSERT OR IGNORE INTO main.queue_relay (queue) VALUES (?1)", [queue])?;
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?));
+        Ok(self.tx.query_row(LEASED, params![queue, self.holder, self.now, LEASE_MS], read).optional()?)
+    }
+
+    fn take(&self, queue: &str, broker: &str, fresh: Option<&str>, done: Option<&Done>) -> Result<(Taken, bool)> {
         if let Some(done) = done {
             self.end(queue, done)?;
         }
-        self.tx.execute("INSERT OR IGNORE INTO main.queue_relay (queue) VALUES (?1)", [queue])?;
-        type Found = (Option<String>, Option<String>, i64, Option<String>, Option<Vec<u8>>, i64);
-        let read = |row: &rusqlite::Row<'_>| -> rusqlite::Result<Found> {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
-        };
-        let found = self.tx.query_row(LEASED, params![queue, self.holder, self.now, LEASE_MS], read).optional()?;
-        let Some((known, producer, number, seqs, stored, suspect)) = found else { return Ok((Taken::Leased, true)) };
+        let Some((known, producer, number, seqs, stored, suspect)) = self.lease(queue)? else { return Ok((Taken::Leased, true)) };
         let name = known.zip(producer).map(|(broker, producer)| Name { broker, producer });
         if let (Some(seqs), Some(name)) = (seqs, &name) {
             if name.broker != broker {
@@ -462,14 +467,8 @@ impl Store for Sqlite {
         .await
     }
 
-    async fn may_clean(&mut self, within: Duration) -> Result<bool> {
-        let within = i64::try_from(within.as_millis()).unwrap_or(i64::MAX);
-        self.write(move |tx| {
-            let sql = "INSERT INTO main.queue_relay (queue, until) VALUES ('', ?1 + ?2) ON CONFLICT (queue) DO UPDATE SET until = excluded.until \
-                WHERE until IS NULL OR until NOT BETWEEN ?1 AND ?1 + ?2";
-            Ok((tx.tx.execute(sql, [tx.now, within])? > 0, true))
-        })
-        .await
+    async fn may_clean(&mut self) -> Result<bool> {
+        self.write(|tx| Ok((tx.lease("")?.is_some(), true))).await
     }
 
     async fn effects(&mut self, after: &[u8], limit: usize) -> Result<Vec<EffectsRow>> {

@@ -494,16 +494,20 @@ async fn endings_are_removed_when_they_are_old_and_their_jobs_are_gone(bed: Bed)
     drop(bed.run_by_hand(&shop, 2, Bed::context(&young, None)).await.unwrap());
     lane.ack(&[young]).await;
     assert_eq!(bed.endings().await, 1202);
+    bed.database.count_takes().await;
     let until = wait("the endings to be removed").on(bed.client.broker()).until(async || bed.endings().await <= 2);
     bed.database.relay().run(&bed.client, until).await;
     assert_eq!(bed.endings().await, 2);
+    let takes = bed.database.number("SELECT count(*) FROM takes").await;
+    let free = "SELECT count(*) FROM queue_relay WHERE queue = '' AND holder IS NULL AND until IS NULL";
+    assert_eq!((takes, bed.database.number(free).await), (4, 1), "each page prolongs the lease, and the relay gives it back");
     // What is left of the dead one is what a requeue needs.
     bed.client.inspector().requeue(&dead).await.unwrap();
     bed.work(&shop, &[dead]).await;
     assert_eq!((bed.effects().await, shop.runs(1)), (2, 1));
 }
 
-/// The second relay leaves the endings to the first one for a minute.
+/// The second relay leaves the endings to the first one while this has the lease.
 async fn of_several_relays_one_removes_endings(bed: Bed) {
     let shop = bed.with_effects().await;
     bed.pay(1, "", None).await;
@@ -522,11 +526,13 @@ async fn of_several_relays_one_removes_endings(bed: Bed) {
         .execute(&format!("UPDATE queue_effects SET at = {old}, job = {key}; CREATE TABLE kept AS SELECT * FROM queue_effects"))
         .await;
     let removed = || wait("the ending to be removed").until(async || bed.endings().await == 0);
-    bed.database.relay().run(&bed.client, removed()).await;
+    let first = bed.run_relay();
+    removed().await;
+    first.abort();
     bed.database.execute("INSERT INTO queue_effects SELECT * FROM kept").await;
     bed.put(1).await;
     bed.drain().await;
-    assert_eq!(bed.endings().await, 1, "another relay has looked within the minute");
+    assert_eq!(bed.endings().await, 1, "the first relay has the lease");
     bed.database.execute("UPDATE queue_relay SET until = NULL").await;
     bed.database.relay().run(&bed.client, removed()).await;
 }

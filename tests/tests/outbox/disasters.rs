@@ -166,7 +166,7 @@ async fn a_relay_without_a_route_to_the_broker_leaves_the_lease_to_one_that_has_
 
 impl Database {
     /// The table `takes` gets a row whenever a relay changes its own.
-    async fn count_takes(&self) {
+    pub(crate) async fn count_takes(&self) {
         let sql = match self {
             Database::Postgres { .. } => {
                 "CREATE TABLE takes (n INT); CREATE FUNCTION taken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO takes VALUES (1); RETURN NULL; END $$; \
