@@ -129,12 +129,34 @@ impl Relay {
         })
     }
 
-    /// A relay whose connections the application makes, for example by a pool. `what` names the
-    /// database in log lines. The connection is the relay's alone, and it asks for a new one after
-    /// an error.
+    /// A relay whose connections the application makes: with client certificates, or from a secret
+    /// that changes, for example. `what` names the database in log lines and in reports, and
+    /// `schema` is the one that has the tables.
+    ///
+    /// `connect` gives a connection that nobody else uses, and spawns its driver. A relay calls it
+    /// when it starts and after each error, and a worker also for the look-ups of endings and for
+    /// their cleanup. Such a relay does not receive `pg_notify`: call
+    /// [`Outbox::wake`](crate::Outbox::wake) when your connection receives a notification of the
+    /// channel `queue_outbox`, or let it poll.
+    ///
+    /// ```no_run
+    /// use queue_outbox::Relay;
+    /// use tokio_postgres::NoTls;
+    ///
+    /// # fn example() -> queue_outbox::Result<()> {
+    /// let relay = Relay::postgres_with("orders", "public", || async {
+    ///     let password = std::fs::read("/run/secrets/orders").unwrap_or_default();
+    ///     let mut config = tokio_postgres::Config::new();
+    ///     let (client, driver) = config.host("db").user("shop").dbname("shop").password(password).connect(NoTls).await?;
+    ///     tokio::spawn(driver);
+    ///     Ok(client)
+    /// })?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] for the name of a schema that cannot be one.
+    /// [`Error::Invalid`] for the name of a schema that cannot be one. An error of `connect` is
+    /// logged as `cannot read the outbox`, and the relay connects again after a pause.
     pub fn postgres_with<F>(what: impl Into<String>, schema: &str, connect: impl Fn() -> F + Send + Sync + 'static) -> Result<Relay>
     where
         F: Future<Output = Result<Client, tokio_postgres::Error>> + Send + 'static,
