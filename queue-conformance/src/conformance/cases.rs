@@ -396,7 +396,7 @@ macro_rules! __conformance_cases {
                 a_turn_tells_how_many_lanes_there_are
                 a_lease_that_ends_later_than_it_can_is_told_apart
                 longer_leases_hide_none_that_ends_later_than_it_can
-                a_lane_behind_a_page_of_longer_leases_is_on_the_next_page
+                a_lane_behind_a_page_of_longer_leases_is_found
                 a_lane_whose_lease_ends_later_than_it_can_is_fenced
                 the_auditor_cuts_a_lease_that_ends_later_than_it_can;
             workers:

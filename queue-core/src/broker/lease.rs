@@ -105,15 +105,12 @@ pub struct OverdueLanes {
     pub ahead: Vec<Ahead>,
     /// How many lanes are fenced and not yet reclaimed to the end.
     pub fenced: usize,
-    /// Whether the next page may list more lanes. A page need not be full: a broker may examine
-    /// lanes that are not overdue.
-    pub has_more: bool,
 }
 
 impl OverdueLanes {
     /// Lanes whose deadline is past, and how many are fenced.
     pub fn new(expired: Vec<OverdueLane>, fenced: usize) -> Self {
-        OverdueLanes { expired, ahead: Vec::new(), fenced, has_more: false }
+        OverdueLanes { expired, ahead: Vec::new(), fenced }
     }
 
     /// Adds lanes whose lease ends later than a renewal would end now.

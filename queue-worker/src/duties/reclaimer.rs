@@ -211,15 +211,17 @@ impl Pass for Reclaimer {
     }
 }
 
-/// The overdue lanes of a queue, page by page.
+/// The overdue lanes of a queue, page by page. Where few are overdue this is one call, however many
+/// lanes live.
 async fn overdue(broker: &DynBroker, queue: &str) -> Result<OverdueLanes> {
     let mut all = OverdueLanes::default();
     for skip in (0..MOST_OVERDUE).step_by(MAX_ITEMS) {
         let page = broker.overdue(queue, skip, MAX_ITEMS).await?;
+        let is_last = page.expired.len().max(page.ahead.len()) < MAX_ITEMS;
         all.fenced = page.fenced;
         all.expired.extend(page.expired);
         all.ahead.extend(page.ahead);
-        if !page.has_more {
+        if is_last {
             break;
         }
     }

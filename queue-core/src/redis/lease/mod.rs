@@ -92,8 +92,7 @@ pub(in crate::redis) async fn overdue(broker: &RedisBroker, queue: &str, skip: u
             ahead.push(Ahead { lane: OverdueLane { name: PartyName::new(lane), deadline_ms }, duration });
         }
     }
-    let has_more = number::<i64>(next(&mut values)?)? == 1;
-    Ok(OverdueLanes { has_more, ..OverdueLanes::new(expired, fenced).ahead(ahead) })
+    Ok(OverdueLanes::new(expired, fenced).ahead(ahead))
 }
 
 /// R7, second check.

@@ -1,6 +1,6 @@
 -- R7, first check. ARGV: limit, how many are skipped. Answers: names and deadlines of lanes whose
 -- lease is over; how many are fenced; names, deadlines and durations of lanes whose deadline lies
--- further ahead than their lease is long; 1 if more lanes follow, else 0.
+-- further ahead than their lease is long.
 --- include script/prelude, script/clock, lease/duration
 
 local expired = call('ZRANGEBYSCORE', K.leases, '-inf', ms(now), 'WITHSCORES', 'LIMIT', ARGV[2], ARGV[1])
@@ -9,12 +9,11 @@ for i = 2, #expired, 2 do
 end
 -- While the clock is right and all leases are equally long, no lane lies beyond the shortest
 -- duration. The farthest come first: lanes with longer leases, which are alive, hide none that lies
--- beyond the longest duration.
-local ahead, more, shortest = {}, #expired == 2 * ARGV[1], call('ZRANGE', K.durations, 0, 0, 'WITHSCORES')[2]
+-- beyond the longest duration. Any other is listed when its lease ends.
+local ahead, shortest = {}, call('ZRANGE', K.durations, 0, 0, 'WITHSCORES')[2]
 if shortest then
   local from, to = '(' .. ms(FOREVER), '(' .. ms(now + whole(shortest))
   local far = call('ZRANGE', K.leases, from, to, 'BYSCORE', 'REV', 'LIMIT', ARGV[2], ARGV[1], 'WITHSCORES')
-  more = more or #far == 2 * ARGV[1]
   for i = 1, #far, 2 do
     local duration = is_ahead(far[i], far[i + 1])
     if duration then
@@ -22,4 +21,4 @@ if shortest then
     end
   end
 end
-return { expired, call('HLEN', K.fenced), ahead, more and 1 or 0 }
+return { expired, call('HLEN', K.fenced), ahead }

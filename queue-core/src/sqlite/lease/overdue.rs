@@ -25,16 +25,15 @@ pub(crate) fn overdue(tx: &mut Tx<'_>, queue: &str, skip: usize, limit: usize) -
     const FENCED: &str = "SELECT count(*) FROM queue_lanes WHERE queue = ?1 AND fenced";
     let Some(queue) = tx.queue(queue)? else { return Ok(OverdueLanes::default()) };
     let page = params![queue.key, tx.now, Unsigned(limit), Unsigned(skip)];
-    let expired: Vec<OverdueLane> = tx.sql(EXPIRED)?.query_map(page, lane)?.collect::<rusqlite::Result<_>>()?;
+    let expired = tx.sql(EXPIRED)?.query_map(page, lane)?.collect::<rusqlite::Result<_>>()?;
     let mut lanes = tx.sql(AHEAD)?;
-    let ahead: Vec<Ahead> = lanes
+    let ahead = lanes
         .query_map(page, |row| {
             Ok(Ahead { lane: lane(row)?, duration: Duration::from_millis(row.get::<_, i64>(3)?.max(0).unsigned_abs()) })
         })?
         .collect::<rusqlite::Result<_>>()?;
     let fenced = tx.sql(FENCED)?.query_row([queue.key], |row| Unsigned::get(row, 0))?;
-    let has_more = expired.len().max(ahead.len()) == limit;
-    Ok(OverdueLanes { has_more, ..OverdueLanes::new(expired, fenced).ahead(ahead) })
+    Ok(OverdueLanes::new(expired, fenced).ahead(ahead))
 }
 
 fn lane(row: &Row<'_>) -> rusqlite::Result<OverdueLane> {
