@@ -449,6 +449,7 @@ macro_rules! __conformance_cases {
                 cancelled_suspects_hide_no_other_job
                 cancelled_suspects_keep_no_other_waiting
                 cancelled_jobs_keep_no_other_waiting
+                groups_whose_limits_are_used_up_keep_no_other_waiting
                 keys_with_room_of_full_groups_keep_no_other_waiting
                 groups_that_rest_with_jobs_keep_none_from_being_forgotten
                 one_worker_sweeps_a_queue_at_a_time

@@ -194,6 +194,30 @@ pub async fn cancelled_jobs_keep_no_other_waiting(bed: Bed) {
     assert_eq!(claimed.into_iter().map(|delivery| delivery.id).collect::<Vec<_>>(), last);
 }
 
+/// The limits of more groups than two claims examine are used up: the third claim at the latest gets
+/// the job behind them, and each one before it promises more.
+pub async fn groups_whose_limits_are_used_up_keep_no_other_waiting(bed: Bed) {
+    set(&bed, "api", |rule| rule.concurrency = Some(0)).await;
+    let waiting: Vec<NewJob> = (0..1_500).map(|n| limited(&format!("a{n}"), &[key("api", &n.to_string())])).collect();
+    for piece in waiting.chunks(500) {
+        bed.producer().await.stored(piece.to_vec()).await;
+    }
+    // A longer name is served after shorter ones.
+    let last = job("zzzzzz");
+    bed.producer().await.stored(vec![last.clone()]).await;
+    let mut lane = bed.lane().await;
+    for claims_left in [2, 1, 0] {
+        let turn = lane.next().claim(1);
+        let answer = lane.send(&turn).await;
+        if let Some(delivery) = answer.deliveries.first() {
+            assert_eq!(delivery.id, last.id);
+            break;
+        }
+        assert!(answer.more && claims_left > 0, "{claims_left} claims are left: {answer:?}");
+    }
+    sound(&bed).await;
+}
+
 /// Hundreds of keys have room again, and the groups of all jobs that wait for them are full: one of
 /// two claims gets the job behind them.
 pub async fn keys_with_room_of_full_groups_keep_no_other_waiting(bed: Bed) {
