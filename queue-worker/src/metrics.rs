@@ -55,7 +55,7 @@ pub(crate) const METRICS: [Metric; 37] = [
     ),
     ("queue_subscription_behind", Kind::Gauge, &["queue"], "unread events of the subscription"),
     ("queue_subscription_lag_seconds", Kind::Gauge, &["queue"], "age in seconds of the oldest unread event of the subscription"),
-    ("queue_subscription_lost", Kind::Gauge, &["queue"], "events that were removed before the subscription read them"),
+    ("queue_subscription_lost", Kind::Gauge, &["queue"], "events that were removed or damaged before the subscription read them"),
     ("queue_subscription_skipped", Kind::Gauge, &["queue"], "events that the subscription skipped because it did not know their type"),
     ("queue_operations_running", Kind::Gauge, &["queue"], "running operations of the queue"),
     (

@@ -250,7 +250,7 @@ pub struct StoredSubscription {
     pub behind: Option<u64>,
     /// When the oldest entry was added that it has not read.
     pub next_ms: Option<i64>,
-    /// How many entries were gone before it read them.
+    /// How many entries were gone before it read them, or had a damaged id.
     pub lost: u64,
     /// Whether a [rewind](super::Rewind) of it is under way: it reads nothing until that has ended.
     pub rewinding: bool,
@@ -291,7 +291,8 @@ pub struct StoredEvent {
     pub position: String,
     /// When it was added, in broker milliseconds since 1970.
     pub at_ms: i64,
-    /// The id that its jobs have. `None` for an entry that another program has added without one.
+    /// The id that its jobs have. `None` for an entry that another program has added without one,
+    /// or whose id it has damaged.
     pub id: Option<JobId>,
     /// Its type, empty if the entry has none.
     pub event: String,
@@ -321,9 +322,15 @@ impl StoredEvent {
     }
 
     /// For brokers: the entry that an enqueue at the address of a topic has brought.
-    pub fn of_envelope(position: impl Into<String>, at_ms: i64, id: JobId, group: Option<&super::GroupName>, envelope: &[u8]) -> Self {
+    pub fn of_envelope(
+        position: impl Into<String>,
+        at_ms: i64,
+        id: Option<JobId>,
+        group: Option<&super::GroupName>,
+        envelope: &[u8],
+    ) -> Self {
         let mut event = StoredEvent::new(position, at_ms);
-        event.id = Some(id);
+        event.id = id;
         event.group = group.map(ToString::to_string);
         if let Ok(envelope) = crate::envelope::Envelope::decode(envelope) {
             event.event = envelope.task.into_owned();

@@ -33,7 +33,7 @@ pub const EXPOSED: [(&str, &str, &str); 20] = [
     ("queue_limit_waiting", "gauge", "jobs that wait for a slot or for the rate of the limit, by reason"),
     ("queue_subscription_behind", "gauge", "unread events of the subscription"),
     ("queue_subscription_lag_seconds", "gauge", "age in seconds of the oldest unread event of the subscription"),
-    ("queue_subscription_lost", "gauge", "events that were removed before the subscription read them"),
+    ("queue_subscription_lost", "gauge", "events that were removed or damaged before the subscription read them"),
     ("queue_subscription_skipped", "gauge", "events that the subscription skipped because it did not know their type"),
     ("queue_operations_running", "gauge", "running operations of the queue"),
     ("queue_operation_jobs", "gauge", "jobs of the last operation of this kind, by outcome: changed, skipped or failed"),

@@ -71,7 +71,7 @@ pub struct SubscriptionInfo {
     /// How old the oldest event is that it has not read.
     #[serde(rename = "lag_ms", serialize_with = "json::ms")]
     pub lag: Duration,
-    /// How many events were gone before it read them.
+    /// How many events were gone before it read them, or had a damaged id.
     pub lost: u64,
     /// How many of those that it has read have not ended: `waiting`, `active`, `retry` and
     /// `parked`.

@@ -45,9 +45,9 @@ fn a_person_publishes_reads_and_subscribes() {
     assert_eq!((&trimmed["removed"], &trimmed["lost"]), (&1.into(), &1.into()));
     assert_eq!(place.json(&["topics", "show", "orders"])["subscriptions"][0]["lost"], 1);
     let told = place.ok(&["doctor"]);
-    assert!(told.contains("billing@orders: 1 events were removed before it read them"), "{told}");
+    assert!(told.contains("billing@orders: 1 events were removed or damaged before it read them"), "{told}");
     let status = place.ok(&["status"]);
-    assert!(status.contains("billing@orders: 1 events were removed before it read them, since it was created"), "{status}");
+    assert!(status.contains("billing@orders: 1 events were removed or damaged before it read them, since it was created"), "{status}");
     assert_eq!(place.json(&["status"])["topic_warnings"][0]["queue"], "billing@orders");
     assert_eq!(place.json(&["status", "--queue", "orders"])["topic_warnings"], Value::Null, "one queue was asked for");
     assert!(place.ok(&["topics", "unsubscribe", "billing@orders"]).contains("is removed"));

@@ -9,7 +9,10 @@ use queue_conformance::{
 use queue_core::{
     __private::{RedisBroker, SqliteBroker},
     JobId,
-    broker::{Audit, CrashRule, Due, DynBroker, Enqueued, JobState, OverdueLane, ProcessId, Register, SweepLimits, Turn},
+    broker::{
+        Audit, Begin, CrashRule, Due, DynBroker, Enqueued, JobState, OverdueLane, ProcessId, Register, Subscribe, SweepLimits, Turn,
+        subscription_address, topic_address,
+    },
 };
 use queue_tests::{
     folder::folder,
@@ -91,6 +94,38 @@ async fn in_a_sqlite_file_a_lease_that_is_not_over_is_not_fenced_by_whoever_know
     let deadline_ms = file.query_row("SELECT deadline FROM queue_lanes", [], |row| row.get(0)).unwrap();
     let known = OverdueLane { name: lane.name.clone(), deadline_ms };
     assert_eq!(broker.fence(QUEUE, &[known]).await.unwrap(), [false]);
+}
+
+/// The name of a lane is not UTF-8: its worker is found by its process.
+#[tokio::test]
+async fn in_a_sqlite_file_the_record_of_a_worker_goes_with_a_lane_whose_name_is_damaged() {
+    let folder = folder();
+    let path = folder.path().join("queue.db");
+    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
+    let lane = Lane::on(&broker, QUEUE).await;
+    let file = rusqlite::Connection::open(&path).unwrap();
+    let count = || file.query_row("SELECT count(*) FROM queue_workers", [], |row| row.get::<_, u32>(0)).unwrap();
+    assert_eq!(count(), 1, "{}", lane.name);
+    file.execute("UPDATE queue_lanes SET name = CAST(x'ff00c1' AS TEXT), deadline = 1", []).unwrap();
+    let expired = broker.overdue(QUEUE, 0, 10).await.unwrap().expired;
+    assert_eq!((broker.fence(QUEUE, &expired).await.unwrap(), count()), (vec![true], 0));
+}
+
+/// An entry of a log whose id is damaged is counted as lost, and the subscription reads on.
+#[tokio::test]
+async fn in_a_sqlite_file_a_subscription_passes_over_an_event_whose_id_is_damaged() {
+    const TOPIC: &str = "events";
+    let folder = folder();
+    let path = folder.path().join("queue.db");
+    let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
+    broker.subscribe(&Subscribe::new(TOPIC, "billing", Begin::Start)).await.unwrap();
+    Producer::on(&broker, &topic_address(TOPIC)).await.stored(vec![job("damaged"), job("next")]).await;
+    let file = rusqlite::Connection::open(&path).unwrap();
+    assert_eq!(file.execute("UPDATE queue_log SET id = x'ff00c1' WHERE seq = 1", []).unwrap(), 1);
+    assert_eq!(Lane::on(&broker, &subscription_address("billing", TOPIC)).await.claim(2).await.len(), 1);
+    let ids: Vec<bool> = broker.read_topic(TOPIC, None, 10).await.unwrap().iter().map(|event| event.id.is_some()).collect();
+    assert_eq!(ids, [false, true]);
+    assert_eq!(broker.topic(TOPIC).await.unwrap().expect("it is there").subscriptions[0].lost, 1);
 }
 
 /// Between the look and the repair a job may have found a place: then it has one.

@@ -50,7 +50,7 @@ const COLUMNS: &[(&str, &[&str])] = &[
     ("queue_remembered", &["digest", "ended"]),
     ("queue_counters", &["name", "value"]),
     ("queue_topics", &["added", "size", "age", "most", "bytes", "lag"]),
-    ("queue_log", &["at", "grouped", "digest", "envelope"]),
+    ("queue_log", &["at", "id", "grouped", "digest", "envelope"]),
     ("queue_subscriptions", &["cursor", "lost", "made", "begin", "types", "unknown", "skipped", "rewind", "upto"]),
 ];
 

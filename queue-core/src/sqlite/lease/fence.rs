@@ -1,6 +1,6 @@
 //! Look two: ends the lanes that are as they were at the first look.
 
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 
 use super::overdue::UNREADABLE;
 use crate::{
@@ -17,26 +17,29 @@ pub(crate) fn fence(tx: &mut Tx<'_>, queue: &str, overdue: &[OverdueLane]) -> Re
     for lane in overdue {
         let name = lane.name.as_str();
         let number: Option<i64> = name.strip_prefix(UNREADABLE).and_then(|number| number.parse().ok());
-        let fenced = tx.sql(sql!("fence.sql"))?.execute(params![queue.key, name, lane.deadline_ms, tx.now, number])?;
-        if fenced == 1 {
-            deregister(tx, &queue, lane.name.process())?;
+        let seen = params![queue.key, name, lane.deadline_ms, tx.now, number];
+        let fenced: Option<i64> = tx.sql(sql!("fence.sql"))?.query_row(seen, |row| row.get(0)).optional()?;
+        if let Some(lane) = fenced {
+            deregister(tx, &queue, lane)?;
         }
-        answers.push(fenced == 1);
+        answers.push(fenced.is_some());
     }
     Ok(answers)
 }
 
 /// A lane of this worker is one no more: with the last of them goes the worker's record.
-fn deregister(tx: &Tx<'_>, queue: &Queue<'_>, process: &str) -> rusqlite::Result<()> {
+fn deregister(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64) -> rusqlite::Result<()> {
     /// Removes the load of a worker that has no lane any more.
-    const DEREGISTER_LOAD: &str = "DELETE FROM queue_loads WHERE queue = ?1 AND process = ?2 \
+    const DEREGISTER_LOAD: &str = "DELETE FROM queue_loads AS worker WHERE queue = ?1 \
+        AND process = (SELECT process FROM queue_lanes WHERE lane = ?2) \
         AND NOT EXISTS (SELECT 1 FROM queue_lanes WHERE queue = ?1 \
-            AND name BETWEEN ?2 || '.' AND ?2 || '/' AND process = ?2 AND NOT fenced)";
+            AND name BETWEEN worker.process || '.' AND worker.process || '/' AND process = worker.process AND NOT fenced)";
     /// Removes the record of a worker that has no lane any more. A fenced lane is none. The name of
     /// a lane begins with its process and a point: so the index finds it.
-    const DEREGISTER: &str = "DELETE FROM queue_workers WHERE queue = ?1 AND process = ?2 \
+    const DEREGISTER: &str = "DELETE FROM queue_workers AS worker WHERE queue = ?1 \
+        AND process = (SELECT process FROM queue_lanes WHERE lane = ?2) \
         AND NOT EXISTS (SELECT 1 FROM queue_lanes WHERE queue = ?1 \
-            AND name BETWEEN ?2 || '.' AND ?2 || '/' AND process = ?2 AND NOT fenced)";
-    tx.sql(DEREGISTER_LOAD)?.execute(params![queue.key, process])?;
-    tx.sql(DEREGISTER)?.execute(params![queue.key, process]).map(drop)
+            AND name BETWEEN worker.process || '.' AND worker.process || '/' AND process = worker.process AND NOT fenced)";
+    tx.sql(DEREGISTER_LOAD)?.execute([queue.key, lane])?;
+    tx.sql(DEREGISTER)?.execute([queue.key, lane]).map(drop)
 }

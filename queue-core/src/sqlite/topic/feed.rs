@@ -24,8 +24,8 @@ use crate::{
 /// to read; in a queue that is no subscription's there is not.
 pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, turn: &Turn) -> Result<bool, Failed> {
     const CURSOR: &str = "SELECT cursor, unknown, types FROM queue_subscriptions WHERE topic = ?1 AND name = ?2 AND upto IS NULL";
-    const READ_UP_TO: &str =
-        "UPDATE queue_subscriptions SET cursor = ?3, skipped = min(skipped + ?4, 9007199254740992) WHERE topic = ?1 AND name = ?2";
+    const READ_UP_TO: &str = "UPDATE queue_subscriptions SET cursor = ?3, skipped = min(skipped + ?4, 9007199254740992), lost = min(lost + ?5, 9007199254740992) \
+            WHERE topic = ?1 AND name = ?2";
     const MORE: &str = "SELECT EXISTS (SELECT 1 FROM queue_log WHERE topic = ?1 AND seq > ?2)";
     let Some((name, topic)) = subscription_at(&turn.queue).filter(|_| turn.claim > 0) else { return Ok(false) };
     let Some(topic) = tx.queue(&topic_address(topic))?.map(|address| address.key) else { return Ok(false) };
@@ -40,11 +40,16 @@ pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, turn: &Turn) -> Result<bo
         // a turn that finds too little to start says so.
         return Ok(tx.sql(MORE)?.query_row([topic, cursor], |row| row.get(0))?);
     }
-    let (mut taken, mut read, mut bytes, mut skipped) = (taken(tx, queue)?, 0, 0, 0);
+    let (mut taken, mut read, mut bytes, mut skipped, mut lost) = (taken(tx, queue)?, 0, 0, 0, 0);
     let begun = cursor;
     while could_start < turn.claim && taken < MOST_TAKEN && read < TRIM_STEP && bytes < MAX_BYTES {
         let Some((seq, event)) = entry_behind(tx, topic, cursor)? else { break };
-        (cursor, read, bytes) = (seq, read + 1, bytes + event.envelope.len());
+        (cursor, read) = (seq, read + 1);
+        let Some(event) = event else {
+            lost += 1;
+            continue;
+        };
+        bytes += event.envelope.len();
         if skips && !types.is_empty() && !types.split(',').any(|known| is_of(&event, known)) {
             skipped += 1;
         } else if enqueue::feed(tx, queue, &event)? {
@@ -53,7 +58,7 @@ pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, turn: &Turn) -> Result<bo
         }
     }
     if cursor > begun {
-        tx.sql(READ_UP_TO)?.execute(params![topic, name, cursor, skipped])?;
+        tx.sql(READ_UP_TO)?.execute(params![topic, name, cursor, skipped, lost])?;
     }
     // Where it has taken as many as it may, only an ending makes room.
     Ok(taken < MOST_TAKEN && tx.sql(MORE)?.query_row([topic, cursor], |row| row.get(0))?)
@@ -64,8 +69,8 @@ fn is_of(event: &NewJob, known: &str) -> bool {
     Envelope::decode(&event.envelope).is_ok_and(|envelope| envelope.task == known)
 }
 
-/// The entry behind a number, as a job.
-fn entry_behind(tx: &Tx<'_>, topic: i64, seq: i64) -> Result<Option<(i64, NewJob)>, Failed> {
+/// The entry behind a number, as a job. It is none if another program has damaged its id.
+fn entry_behind(tx: &Tx<'_>, topic: i64, seq: i64) -> Result<Option<(i64, Option<NewJob>)>, Failed> {
     const NEXT: &str = "SELECT seq, id, grouped, digest, envelope FROM queue_log WHERE topic = ?1 AND seq > ?2 ORDER BY seq LIMIT 1";
     let found = tx
         .sql(NEXT)?
@@ -75,10 +80,11 @@ fn entry_behind(tx: &Tx<'_>, topic: i64, seq: i64) -> Result<Option<(i64, NewJob
         })
         .optional()?;
     let Some((seq, id, group, digest, envelope)) = found else { return Ok(None) };
-    let mut event = NewJob::new(JobId::from_bytes(&id)?, envelope);
+    let Ok(id) = JobId::from_bytes(&id) else { return Ok(Some((seq, None))) };
+    let mut event = NewJob::new(id, envelope);
     event.group = group.and_then(|Text(group)| GroupName::new(group).ok());
     event.digest = digest.map_or(0, |digest| digest.cast_unsigned());
-    Ok(Some((seq, event)))
+    Ok(Some((seq, Some(event))))
 }
 
 /// How many jobs have not ended, at most as many as there may be.

@@ -261,7 +261,7 @@ pub(crate) fn read(tx: &mut Tx<'_>, topic: &str, after: Option<&str>, limit: usi
         let (position, at): (i64, i64) = (row.get(0)?, row.get(1)?);
         let (id, group, envelope): (Vec<u8>, _, Vec<u8>) = (row.get(2)?, row.get::<_, Option<Text>>(3)?, row.get(4)?);
         let group = group.and_then(|Text(group)| GroupName::new(group).ok());
-        events.push(StoredEvent::of_envelope(position.to_string(), at, JobId::from_bytes(&id)?, group.as_ref(), &envelope));
+        events.push(StoredEvent::of_envelope(position.to_string(), at, JobId::from_bytes(&id).ok(), group.as_ref(), &envelope));
     }
     Ok(events)
 }
