@@ -58,6 +58,8 @@ pub(crate) struct Reading {
     pub(crate) value: f64,
     pub(crate) unit: &'static str,
     pub(crate) against: Against,
+    /// What it was measured on, as sentences of the report, where the machine alone does not say it.
+    pub(crate) conditions: String,
 }
 
 /// What the ratio of a reading is relative to.
@@ -141,7 +143,7 @@ impl Figure {
 
 impl Reading {
     pub(crate) fn new(suffix: impl Into<Cow<'static, str>>, value: f64, unit: &'static str) -> Self {
-        Reading { suffix: suffix.into(), value, unit, against: Against::Nothing }
+        Reading { suffix: suffix.into(), value, unit, against: Against::Nothing, conditions: String::new() }
     }
 
     /// The figure's main number: jobs per second beside raw `LPUSH` per second.

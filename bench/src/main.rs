@@ -42,12 +42,12 @@ use crate::{
 /// Measure the queue beside raw Redis on the same machine.
 #[derive(Debug, Parser)]
 #[command(
-    after_help = "Examples:\n  cargo xtask bench\n  cargo xtask bench process latency --runs 5\n  cargo xtask bench sqlite --json > figures.jsonl"
+    after_help = "Examples:\n  cargo xtask bench\n  cargo xtask bench process latency --runs 5\n  cargo xtask bench sqlite --json > figures.jsonl\n  cargo xtask bench outbox peers river-sqlite river-postgres"
 )]
 struct Args {
-    /// The figures to take, by name or by broker; without any, those of a plain run. `designs` and
-    /// `peers` are measured beside our queue: after one of these words, some of them or of their
-    /// figures may be named.
+    /// The figures to take, by broker, by name or by the first words of their names; without any,
+    /// those of a plain run. `designs` and `peers` are measured beside our queue: after one of these
+    /// words, some of them or of their figures may be named.
     names: Vec<String>,
     /// Takes also the figures that take minutes each, or gigabytes.
     #[arg(long)]
@@ -102,10 +102,12 @@ async fn main() -> ExitCode {
 }
 
 async fn measure(args: &Args) -> Result<(), Error> {
-    let figures = match args.names.split_first() {
-        Some((group, names)) if group == "designs" || group == "peers" => contest::chosen(group, names, &args.peer).await?,
-        _ => chosen(figures::all(), args)?,
-    };
+    let (names, contest) =
+        args.names.split_at(args.names.iter().position(|name| name == "designs" || name == "peers").unwrap_or(args.names.len()));
+    let mut figures = if names.is_empty() && !contest.is_empty() { Vec::new() } else { chosen(figures::all(), names, args)? };
+    if let Some((group, names)) = contest.split_first() {
+        figures.extend(contest::chosen(group, names, &args.peer).await?);
+    }
     if args.list {
         figures.iter().for_each(|figure| println!("{:<8} {:<28} {}", figure.broker, figure.name, figure.about));
         return Ok(());
@@ -135,16 +137,19 @@ async fn measure(args: &Args) -> Result<(), Error> {
 }
 
 /// The figures that were asked for.
-fn chosen(mut all: Vec<Figure>, args: &Args) -> Result<Vec<Figure>, Error> {
-    let is = |figure: &Figure, name: &String| figure.name == name.as_str() || figure.broker == name;
-    if let Some(unknown) = args.names.iter().find(|name| !all.iter().any(|figure| is(figure, name))) {
+fn chosen(mut all: Vec<Figure>, names: &[String], args: &Args) -> Result<Vec<Figure>, Error> {
+    let is_named = |figure: &Figure, name: &String| {
+        figure.name.strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+    };
+    let is = |figure: &Figure, name: &String| is_named(figure, name) || figure.broker == name;
+    if let Some(unknown) = names.iter().find(|name| !all.iter().any(|figure| is(figure, name))) {
         let known: Vec<_> = all.iter().map(|figure| &*figure.name).collect();
         return Err(format!("unknown figure {unknown:?}; there are {}", known.join(", ")).into());
     }
     let is_usual = |figure: &Figure| figure.when == When::Plain || (figure.when == When::Long && args.long);
-    all.retain(|figure| match args.names.iter().find(|name| is(figure, name)) {
+    all.retain(|figure| match names.iter().find(|name| is(figure, name)) {
         Some(name) => figure.name == name.as_str() || is_usual(figure),
-        None => args.names.is_empty() && (is_usual(figure) || args.list),
+        None => names.is_empty() && (is_usual(figure) || args.list),
     });
     Ok(all)
 }

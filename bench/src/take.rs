@@ -140,7 +140,7 @@ fn line(figure: &Figure, runs: &[&(Reading, Option<f64>)]) -> Line {
         bar: None,
         met: None,
         figure: figure.name.clone().into_owned(),
-        about: figure.about.clone().into_owned(),
+        about: format!("{}{}", figure.about, first.conditions),
     };
     Bar::judge(&mut line);
     line

@@ -13,9 +13,9 @@ use crate::{
 /// Options of `cargo xtask bench`.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The figures to measure, by name or by broker; without a name, all but the long ones and
-    /// `failover`, which takes some twenty minutes. After `designs` or `peers`: those that stand
-    /// beside ours, or their figures; all of them without a name.
+    /// The figures to measure, by broker, by name or by the first words of their names; without a
+    /// name, all but the long ones and `failover`, which takes some twenty minutes. After `designs`
+    /// or `peers`: those that stand beside ours, or their figures; all of them without a name.
     names: Vec<String>,
     /// Takes also the figures that take minutes each, or gigabytes of memory.
     #[arg(long)]
@@ -44,7 +44,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
         return failovers(&arguments.names);
     }
     let (mut names, mut peers) = (arguments.names.clone(), Vec::new());
-    if names.first().is_some_and(|group| group == "peers") {
+    if names.iter().any(|group| group == "peers") {
         peers = peers::build(&mut names);
         if peers.is_empty() {
             return ExitCode::FAILURE;

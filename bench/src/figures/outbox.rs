@@ -1,7 +1,10 @@
 //! What the outbox costs in a database of an application, beside the same statements by hand in the
 //! same run.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use futures_util::FutureExt;
 use queue_core::{__private::row::Outgoing, Client, JobId, TestContext, broker::Counter};
@@ -31,7 +34,8 @@ pub(crate) fn figures() -> Vec<Figure> {
     let about = |database: &str| {
         format!(
             "An outbox in {database}, on a disk, and its relay to Redis; one connection, jobs of 100 bytes. `enqueue_in`: 2,000 transactions of one job each; \
-             `enqueue_all_in`: 50,000 jobs in one transaction, 1,000 in a statement where there is one for many; `relay`: rows that it sends and deletes; \
+             `enqueue_all_in`: 50,000 jobs in one transaction, 1,000 in a statement where there is one for many; `relay`: rows that it sends and deletes, and by hand \
+             a transaction that deletes 500 rows and commits when their jobs are enqueued, which runs jobs twice if the process dies in between; \
              `commit`: an effect that commits with the ending of its job. By hand, rows go to tables with the same columns and indexes, by the same calls of the \
              library: in PostgreSQL statements that are parsed each time, but for `enqueue_prepared`. `to_start`: from the \
              call of the commit to the start of the handler, worker and relay in the same process, 1,000 jobs, 2 ms after the last has run."
@@ -139,8 +143,9 @@ impl Bed {
         if matches!(self.database, Database::Postgres { .. }) {
             readings.push(self.beside("_enqueue_prepared", Step::Prepared).await?);
         }
-        let by_hand = self.rate(Step::Many, false).await?;
-        readings.push(Reading::new("_relay", self.relayed(&queue).await?, "rows/s").beside(by_hand, "`INSERT` of 50,000 rows by hand"));
+        let ours = self.relayed(&queue).await?;
+        let by_hand = self.relayed_by_hand(&queue).await?;
+        readings.push(Reading::new("_relay", ours, "rows/s").beside(by_hand, "50,000 rows sent by hand, after it"));
         readings.push(self.beside("_commit", Step::Effect).await?);
         server.flush()?;
         let mut millis = self.latencies(&Client::connect(&server.url()).await?).await?;
@@ -153,7 +158,33 @@ impl Bed {
         for (suffix, p) in [("_to_start_p50", 50.0), ("_to_start_p99", 99.0)] {
             readings.push(Reading::new(suffix, percentile(&mut millis, p), "ms").beside(three, "three `COMMIT`s of a row by hand"));
         }
+        let conditions = self.conditions().await?;
+        readings.iter_mut().for_each(|reading| reading.conditions.clone_from(&conditions));
         Ok(readings)
+    }
+
+    /// What the database says of itself, and the file system that it is on.
+    async fn conditions(&mut self) -> Result<String, Error> {
+        let (settings, folder) = match &mut self.database {
+            Database::Postgres { client, .. } => {
+                let mut settings = Vec::new();
+                for name in ["server_version", "fsync", "synchronous_commit", "wal_sync_method", "data_directory"] {
+                    let value: String = client.query_one(&format!("SHOW {name}"), &[]).await?.get(0);
+                    settings.push(value);
+                }
+                let folder = PathBuf::from(settings.pop().unwrap_or_default());
+                let [version, fsync, commit, method] = settings.as_slice() else { return Err("SHOW has no answer".into()) };
+                (format!("PostgreSQL {version}, `fsync = {fsync}`, `synchronous_commit = {commit}`, `wal_sync_method = {method}`"), folder)
+            }
+            Database::Sqlite(connection) => {
+                let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+                (format!("SQLite {}, `synchronous = {}`", rusqlite::version(), number("synchronous")?), PathBuf::from(&self.url))
+            }
+        };
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let mounts = mounts.lines().filter_map(|line| line.split(' ').nth(1).zip(line.split(' ').nth(2)));
+        let kind = mounts.filter(|(at, _)| folder.starts_with(at)).max_by_key(|(at, _)| at.len()).map_or("unknown", |(_, kind)| kind);
+        Ok(format!(" Measured on {settings}, file system {kind}."))
     }
 
     /// The rate of ours, between two runs by hand.
@@ -309,6 +340,50 @@ impl Bed {
             .until(|| async move { inspector.stats("bench").await.is_ok_and(|stats| stats.total(Counter::Enqueued) >= rows) });
         self.relay()?.run(queue, sent).await;
         Ok(rows as f64 / begun.elapsed().as_secs_f64())
+    }
+
+    /// The same by hand, of rows in the other tables.
+    async fn relayed_by_hand(&mut self, queue: &Client) -> Result<f64, Error> {
+        const REQUEST: usize = 500;
+        match &mut self.database {
+            Database::Postgres { client, .. } => client.batch_execute("TRUNCATE hand_outbox").await?,
+            Database::Sqlite(connection) => connection.execute_batch("DELETE FROM hand_outbox")?,
+        }
+        self.insert(50_000).await?;
+        let mut sent = 0;
+        let begun = Instant::now();
+        loop {
+            let enqueue = async |rows: usize| queue.enqueue_all(jobs(rows)).await.map(drop);
+            let deleted = match &mut self.database {
+                Database::Postgres { client, .. } => {
+                    let tx = client.transaction().await?;
+                    let sql = format!(
+                        "DELETE FROM hand_outbox WHERE ctid = ANY (ARRAY(SELECT ctid FROM hand_outbox ORDER BY queue, seq LIMIT {REQUEST})) RETURNING body"
+                    );
+                    let deleted = tx.query_typed(&sql, &[]).await?.len();
+                    enqueue(deleted).await?;
+                    tx.commit().await?;
+                    deleted
+                }
+                Database::Sqlite(connection) => {
+                    connection.execute_batch("BEGIN IMMEDIATE")?;
+                    let sql = format!(
+                        "DELETE FROM hand_outbox WHERE seq IN (SELECT seq FROM hand_outbox ORDER BY seq LIMIT {REQUEST}) RETURNING body"
+                    );
+                    let deleted = {
+                        let mut delete = connection.prepare_cached(&sql)?;
+                        delete.query_map((), |row| row.get::<_, Vec<u8>>(0))?.collect::<Result<Vec<_>, _>>()?.len()
+                    };
+                    enqueue(deleted).await?;
+                    connection.execute_batch("COMMIT")?;
+                    deleted
+                }
+            };
+            if deleted == 0 {
+                return Ok(f64::from(sent) / begun.elapsed().as_secs_f64());
+            }
+            sent += u32::try_from(deleted)?;
+        }
     }
 
     /// Milliseconds from the call of the commit to the start.
