@@ -131,7 +131,9 @@ pub trait Commit {
 
     /// The same by another statement, such as `BEGIN ISOLATION LEVEL SERIALIZABLE` in PostgreSQL.
     /// `REPEATABLE READ` and `SERIALIZABLE` add serialization failures (SQLSTATE 40001): begin
-    /// again in the task, or return the error to have the job retried.
+    /// again in the task, or return the error to have the job retried. In SQLite, the transaction
+    /// reads at once. If it is not `IMMEDIATE`, its first write fails with `SQLITE_BUSY_SNAPSHOT`
+    /// once another connection has written.
     ///
     /// # Errors
     /// Those of [`begin`](Self::begin).

@@ -42,12 +42,12 @@ impl Place {
         tx
     }
 
-    async fn with_account(&self) -> Outbox {
+    pub(super) async fn with_account(&self) -> Outbox {
         self.execute("CREATE TABLE accounts (id BIGINT NOT NULL, balance BIGINT NOT NULL); INSERT INTO accounts VALUES (7, 100)").await;
         open(&self.pool).await.unwrap()
     }
 
-    async fn balance(&self) -> i64 {
+    pub(super) async fn balance(&self) -> i64 {
         self.number("SELECT balance FROM accounts").await
     }
 }

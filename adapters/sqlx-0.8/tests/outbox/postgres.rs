@@ -85,6 +85,35 @@ async fn a_commit_is_durable() {
     }
 }
 
+/// A run begins its transaction as it needs it, and commits once all the same.
+#[tokio::test]
+async fn a_run_chooses_its_isolation_level() {
+    let place = Place::new().await;
+    let outbox = place.with_account().await;
+    let level = async |tx: &mut JobTransaction| {
+        let level: String = sqlx::query_scalar("SHOW transaction_isolation").fetch_one(&mut ***tx).await.unwrap();
+        level
+    };
+    let context = queue_core::TestContext::new().build();
+    let mut tx = context.begin(&outbox, &place.pool).await.unwrap();
+    assert_eq!(level(&mut tx).await, "read committed");
+    drop(tx);
+    let mut tx = context.begin_with(&outbox, &place.pool, "BEGIN ISOLATION LEVEL SERIALIZABLE").await.unwrap();
+    assert_eq!(level(&mut tx).await, "serializable");
+    // Another transaction changes what it has read.
+    let balance: i64 = sqlx::query_scalar("SELECT balance FROM accounts").fetch_one(&mut **tx).await.unwrap();
+    place.execute("UPDATE accounts SET balance = balance - 1").await;
+    let set = "UPDATE accounts SET balance = $1";
+    let late = sqlx::query(set).bind(balance - 10).execute(&mut **tx).await.unwrap_err();
+    assert_eq!(late.as_database_error().and_then(|said| said.code()).as_deref(), Some("40001"));
+    drop(tx);
+    let mut tx = context.begin_with(&outbox, &place.pool, "BEGIN ISOLATION LEVEL SERIALIZABLE").await.unwrap();
+    sqlx::query(set).bind(90_i64).execute(&mut **tx).await.unwrap();
+    let done: Result<Done<()>, _> = context.commit(tx, ()).await;
+    assert!(done.is_ok(), "{done:?}");
+    assert_eq!((place.balance().await, place.number("SELECT count(*) FROM queue_effects").await), (90, 1));
+}
+
 /// Which of many queues is full.
 #[tokio::test]
 async fn the_full_queue_of_many_is_named() {

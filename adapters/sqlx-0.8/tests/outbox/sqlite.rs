@@ -50,6 +50,32 @@ async fn pay(order: i64, outbox: Data<Outbox>, pool: Data<SqlitePool>, ctx: JobC
     Ok(ctx.commit(tx, order).await?)
 }
 
+/// By another statement than `BEGIN IMMEDIATE`, with the same checks. Others can write meanwhile, and
+/// then its own write fails.
+#[tokio::test]
+async fn a_run_chooses_how_its_transaction_begins() {
+    let place = Place::new().await;
+    let outbox = place.with_account().await;
+    for others_write in [true, false] {
+        let context = TestContext::new().build();
+        let mut tx = context.begin_with(&outbox, &place.pool, "BEGIN DEFERRED").await.unwrap();
+        if others_write {
+            place.execute("UPDATE accounts SET balance = balance - 1").await;
+        }
+        let paid = sqlx::query("UPDATE accounts SET balance = balance - 10").execute(&mut **tx).await;
+        assert_eq!(paid.is_err(), others_write, "{paid:?}");
+        if paid.is_ok() {
+            let done: queue_outbox::Result<Done<()>> = context.commit(tx, ()).await;
+            assert!(done.is_ok(), "{done:?}");
+        }
+    }
+    assert_eq!((place.balance().await, place.number("SELECT count(*) FROM queue_effects").await), (89, 1));
+    let pool = SqlitePoolOptions::new().max_connections(1).connect_with((*place.pool.connect_options()).clone()).await.unwrap();
+    sqlx::query("PRAGMA synchronous = OFF").execute(&pool).await.unwrap();
+    let refused = TestContext::new().build().begin_with(&outbox, &pool, "BEGIN DEFERRED").await.map(drop);
+    assert!(matches!(refused, Err(queue_outbox::Error::Synchronous { found: 0 })), "{refused:?}");
+}
+
 #[tokio::test]
 async fn a_connection_that_may_lose_a_commit_is_refused() {
     let place = Place::new().await;
