@@ -47,7 +47,7 @@ const PEERS: [(&str, Store); 8] = [
 pub(crate) const PART: &str = "contender";
 
 /// The figures of a group, `designs` or `peers`, beside ours. Further names leave out those that
-/// none of them names, be it by contestant or by figure; ours stay.
+/// none of them names, be it by contestant or by figure; ours in the same stores stay.
 pub(crate) async fn chosen(group: &str, names: &[String], peers: &[String]) -> Result<Vec<Figure>, Error> {
     let mut contestants = vec![Contestant::own(OURS).await?];
     if group == "designs" {
@@ -74,10 +74,14 @@ pub(crate) async fn chosen(group: &str, names: &[String], peers: &[String]) -> R
         let known: Vec<&str> = contestants.iter().map(|contestant| contestant.name).collect();
         return Err(format!("{unknown:?} is neither one of {} nor a figure of theirs", known.join(", ")).into());
     }
+    let is_named = |contestant: &Contestant| by_contestant.is_empty() || by_contestant.iter().any(|name| contestant.name == name.as_str());
+    let is_ours = |contestant: &Contestant| [OURS, OURS_SQLITE, OURS_POSTGRES].contains(&contestant.name);
+    let stays = |contestant: &&Contestant| {
+        is_named(contestant) || (is_ours(contestant) && contestants.iter().any(|other| is_named(other) && other.store == contestant.store))
+    };
+    let stay: Vec<&str> = contestants.iter().filter(stays).map(|contestant| contestant.name).collect();
     figures.retain(|figure| {
-        let ours = [OURS, OURS_SQLITE, OURS_POSTGRES].contains(&figure.broker);
-        (by_figure.is_empty() || by_figure.iter().any(|name| figure.name == name.as_str()))
-            && (ours || by_contestant.is_empty() || by_contestant.iter().any(|name| figure.broker == name.as_str()))
+        (by_figure.is_empty() || by_figure.iter().any(|name| figure.name == name.as_str())) && stay.contains(&figure.broker)
     });
     Ok(figures)
 }
