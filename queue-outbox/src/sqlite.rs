@@ -133,7 +133,7 @@ fn database(connection: &Connection) -> Result<(Vec<u8>, i32)> {
 fn attached(connection: &Connection) -> Option<String> {
     let mut attached = connection.prepare(adapter::ATTACHED_SQL).ok()?;
     let files = attached.query_map((), |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))).ok()?.flatten();
-    let has_tables = |name: &str| connection.table_exists(Some(name), "queue_database").unwrap_or(false);
+    let has_tables = |name: &str| connection.prepare(&format!("SELECT id FROM \"{}\".queue_database", name.replace('"', "\"\""))).is_ok();
     files.into_iter().find(|(name, _)| has_tables(name)).map(|(_, file)| file)
 }
 
