@@ -64,6 +64,10 @@ async fn a_bad_job_inserts_nothing(bed: Bed) {
         let refused = bed.database.put(vec![job(), bad], true).await;
         assert!(matches!(refused, Err(Error::Queue(_))), "{refused:?}");
     }
+    // A map of 2 MiB.
+    let large = [&[0x81, 0xa1, b'a', 0xc6, 0, 0x20, 0, 0], vec![0; 2 << 20].as_slice()].concat();
+    let refused = bed.database.put(vec![job(), RawJob::new("mail.send", large)], true).await;
+    assert!(matches!(refused, Err(Error::Queue(queue_core::Error::PayloadTooLarge { .. }))), "{refused:?}");
     assert_eq!(bed.database.waiting().await, 0);
 }
 
