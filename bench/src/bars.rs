@@ -75,6 +75,8 @@ const BARS: &[(&str, &str, Bar)] = &[
     ("redis", "due_at_once_ping_p99", AtMost(20.0)),
     ("redis", "big_payloads_script", AtMost(5.0)),
     ("redis", "big_payloads_answer", AtMost(1024.0)),
+    ("redis", "outbox_postgres_to_start_p50", AtMost(5.0)),
+    ("redis", "outbox_sqlite_to_start_p50", AtMost(5.0)),
     ("sqlite", "sqlite_process", RatioAtLeast(0.55)),
     ("sqlite", "sqlite_enqueue_all", RatioAtLeast(0.8)),
     ("sqlite", "sqlite_enqueue_c50", RatioAtLeast(0.45)),
