@@ -96,7 +96,8 @@ pub struct OutboxRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OutboxChange {
-    /// Sends these rows again that were refused, or put off; no rows: all of the queue.
+    /// Sends these rows again that were refused, or put off; no rows: all of the queue. In
+    /// PostgreSQL, a refused row gets a new number, behind all others.
     Retry(Vec<OutboxRowId>),
     /// Deletes these rows. Their jobs are never enqueued.
     Drop(Vec<OutboxRowId>),
