@@ -46,8 +46,8 @@ pub(super) fn cause(facts: &Facts<'_>, job: &Job<'_>, earlier: &Delivery<'_>, la
     causes.iter().find(|cause| cause.since_us <= later.claimed_us).or(causes.first()).copied()
 }
 
-/// Whether a job may have existed at a rewind, and has ended for the first time since: its event is
-/// handled again when the subscription comes to it.
+/// Whether a job may have been active at a rewind, and has ended for the first time since: its event
+/// is handled again when the subscription comes to it. A job that waited is removed by the rewind.
 fn ran_through(facts: &Facts<'_>, job: &Job<'_>, rewind: Span, earlier: &Delivery<'_>) -> bool {
     let is_over = |one: &Delivery<'_>| one.accepted().is_some_and(|finish| finish.ending.is_final());
     let is_before = |at_us: u64| rewind.to_us.is_none_or(|to| at_us <= to);
@@ -60,10 +60,13 @@ fn ran_through(facts: &Facts<'_>, job: &Job<'_>, rewind: Span, earlier: &Deliver
             }
             running.claim
         }
-        // It may have waited, or its claim was never reported.
+        // A worker may have had it that could not report its claim.
         None => {
             let mut published = job.key.and_then(|key| facts.publishes.get(&key)).into_iter().flatten();
-            if !published.any(|publish| publish.fate != Fate::Refused && is_before(publish.span.from_us)) {
+            let mut unseen = facts.unanswered_until(0).into_iter();
+            if !published.any(|publish| publish.fate != Fate::Refused && is_before(publish.span.from_us))
+                || !unseen.any(|(since, until)| is_before(since) && until >= rewind.from_us)
+            {
                 return false;
             }
             0

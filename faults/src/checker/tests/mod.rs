@@ -148,6 +148,40 @@ fn all_again(story: &mut Story) {
     }
 }
 
+/// An event that was published before a rewind has its first run after it, and a second one.
+fn again_twice(story: &mut Story) {
+    story.published(103, 700);
+    story.rewound(750);
+    all_again(story);
+    story.ran("w2", 103, 810, 810, 815, Ending::Ack);
+    story.ran("w2", 103, 820, 820, 825, Ending::Ack);
+    story.count("enqueued", 5);
+    story.count("done", 5);
+}
+
+/// A rewind explains one run of an event, and one more only if its job was active at the rewind.
+#[test]
+fn a_run_too_many_after_a_rewind_is_found() {
+    let third = |story: &mut Story| {
+        story.rewound(750);
+        all_again(story);
+        story.ran("w2", 102, 810, 810, 815, Ending::Ack);
+        story.count("enqueued", 4);
+        story.count("done", 4);
+    };
+    let third_since = |story: &mut Story| {
+        story.note("w3", 740, Phase::Invoke, Operation::Ask { lane: "w3.a".to_owned(), seq: 1 });
+        again_twice(story);
+        story.ran("w2", 103, 830, 830, 835, Ending::Ack);
+        story.count("enqueued", 1);
+        story.count("done", 1);
+    };
+    let stories: [fn(&mut Story); 3] = [third, again_twice, third_since];
+    for (at, spoil) in stories.into_iter().enumerate() {
+        assert_eq!(breaks(spoil), BTreeSet::from([Invariant::ExplainedRedelivery]), "{at}");
+    }
+}
+
 #[test]
 fn what_a_subscription_may_do_is_no_violation() {
     // What was lost is counted.
@@ -198,16 +232,11 @@ fn what_a_subscription_may_do_is_no_violation() {
         story.count("enqueued", 5);
         story.count("done", 5);
     };
-    // So it is if its job was made before the rewind, and nobody had it: its first run looks like
-    // one after the rewind.
-    let waited = |story: &mut Story| {
-        story.published(103, 700);
-        story.rewound(750);
-        all_again(story);
-        story.ran("w2", 103, 810, 810, 815, Ending::Ack);
-        story.ran("w2", 103, 820, 820, 825, Ending::Ack);
-        story.count("enqueued", 5);
-        story.count("done", 5);
+    // So it is if the worker that had claimed it before the rewind could not report that: its first
+    // run looks like one after the rewind.
+    let unreported = |story: &mut Story| {
+        story.note("w3", 740, Phase::Invoke, Operation::Ask { lane: "w3.a".to_owned(), seq: 1 });
+        again_twice(story);
     };
     // The subscription has not read the second entry of an event, and does not run its job again.
     let twice = |story: &mut Story| {
@@ -219,7 +248,7 @@ fn what_a_subscription_may_do_is_no_violation() {
         story.count("enqueued", 4);
         story.count("done", 4);
     };
-    let stories: [fn(&mut Story); 8] = [lost, rewound, ran_through, skipped, forgotten, told_late, waited, twice];
+    let stories: [fn(&mut Story); 8] = [lost, rewound, ran_through, skipped, forgotten, told_late, unreported, twice];
     for (at, spoil) in stories.into_iter().enumerate() {
         assert_eq!(breaks(spoil), BTreeSet::new(), "{at}");
     }
