@@ -9,13 +9,14 @@ use std::{
 use queue_conformance::patience::patience;
 use queue_core::{
     broker::{Counter, JobState, PauseOf, Pausing, SetPause, SweepLimits},
-    inspect::RuleOf,
+    inspect::{GroupName, RuleOf},
 };
 
 use super::{BOTH, Grade, Harming, Row, Unmet, anything, deaths::killed, missed, taken_back};
 use crate::{
     bed::{Bed, Problem, Setup},
-    checker::Terms,
+    checker::{Resources, Terms},
+    events::Subscriber,
     process::{LIMIT, Mix},
     work::{Deed, QUEUE},
 };
@@ -65,13 +66,15 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         number: "M99",
-        name: "hundreds of groups are full, paused or suspects, and workers poll",
+        name: "hundreds of groups are full, paused, at a limit or suspects, events are read that may not start, and workers poll",
         grade: Grade::S,
         columns: BOTH,
         setup: || {
-            let mix = Mix { from_ms: 2_000, groups: u64::MAX, bulk: true, ..Mix::plain(2_500) };
+            let mix = Mix { from_ms: 2_000, once: true, bulk: true, ..Mix::plain(2_500) };
             let setup = Setup::default();
-            let terms = Terms { drain_ms: 180_000, ..setup.terms };
+            // The subscription is a queue of its own, and so is its topic.
+            let slack = Resources { keys: 60, ..setup.terms.slack };
+            let terms = Terms { drain_ms: 180_000, slack, ..setup.terms };
             Setup { concurrency: 32, jobs: BLOCKED, callers: 1, mix, terms, ..setup }
         },
         harm: blocked,
@@ -217,6 +220,10 @@ fn flood(bed: &mut Bed) -> Harming<'_> {
 
 const BLOCKED: u64 = 300;
 
+/// A subscription whose events have a group each, none of which may run.
+const FULL: Subscriber = Subscriber::Slow;
+const EVENTS: u64 = 100;
+
 /// For how long calls are counted.
 const COUNTED: Duration = Duration::from_secs(6);
 
@@ -241,43 +248,60 @@ fn blocked(bed: &mut Bed) -> Harming<'_> {
     Box::pin(async move {
         let (inspector, broker) = (bed.client.inspector(), bed.client.broker().clone());
         inspector.pause(QUEUE).await?;
-        bed.until("the jobs to be stored", async |bed| bed.counter(Counter::Enqueued).await >= BLOCKED).await?;
-        bed.until("no job to run", async |bed| bed.depth(JobState::Active).await == 0).await?;
-        let groups: Vec<_> = inspector.groups(QUEUE, None, 500).await?.groups.into_iter().map(|group| group.name).collect();
-        let cap = async |cap: Option<u32>| {
-            for group in &groups {
-                inspector.set_group_rule(QUEUE, &RuleOf::Group(group.clone()), |rule| rule.cap = cap).await?;
+        // Each job has a key of its own.
+        inspector.set_limit(QUEUE, LIMIT, |rule| rule.concurrency = Some(1)).await?;
+        let cap = async |queue: &str, groups: &[GroupName], cap: Option<u32>| {
+            for group in groups {
+                inspector.set_group_rule(queue, &RuleOf::Group(group.clone()), |rule| rule.cap = cap).await?;
             }
             Ok::<_, Problem>(())
         };
+        let full = (0..EVENTS).map(|n| GroupName::new(format!("group-{n}"))).collect::<Result<Vec<_>, _>>()?;
+        cap(&FULL.queue(), &full, Some(0)).await?;
+        bed.start_worker_of(&[FULL])?;
+        bed.enqueue(EVENTS, Mix { groups: EVENTS, events: true, ..Mix::plain(5) }).await;
+        bed.until("all events to be read", async |bed| {
+            let stats = bed.client.inspector().stats(&FULL.queue()).await;
+            stats.is_ok_and(|stats| stats.count(JobState::Ready) == EVENTS)
+        })
+        .await?;
+        bed.until("the jobs to be stored", async |bed| bed.counter(Counter::Enqueued).await >= BLOCKED).await?;
+        bed.until("no job to run", async |bed| bed.depth(JobState::Active).await == 0).await?;
+        let groups: Vec<_> = inspector.groups(QUEUE, None, 500).await?.groups.into_iter().map(|group| group.name).collect();
         let mut counted = BTreeMap::new();
-        cap(Some(0)).await?;
+        cap(QUEUE, &groups, Some(0)).await?;
         inspector.resume(QUEUE).await?;
         counted.insert("full", calls(bed).await?);
         for group in &groups {
             broker.set_pause(&SetPause::pause(QUEUE, PauseOf::Group(group.clone()), Pausing::new())).await?;
         }
-        cap(None).await?;
+        cap(QUEUE, &groups, None).await?;
         counted.insert("paused", calls(bed).await?);
+        inspector.set_limit(QUEUE, LIMIT, |rule| rule.concurrency = Some(0)).await?;
         for group in &groups {
             broker.set_pause(&SetPause::resume(QUEUE, PauseOf::Group(group.clone()))).await?;
         }
+        counted.insert("limited", calls(bed).await?);
+        inspector.set_limit(QUEUE, LIMIT, |rule| rule.concurrency = Some(1)).await?;
         bed.until("jobs to run", async |bed| bed.depth(JobState::Active).await >= 40).await?;
         for worker in 0..bed.workers.len() {
             if bed.workers[worker].is_alive() {
                 bed.kill(worker);
             }
         }
-        cap(Some(0)).await?;
+        cap(QUEUE, &groups, Some(0)).await?;
         for _ in 0..bed.setup().workers {
             bed.start_worker()?;
         }
+        bed.start_worker_of(&[FULL])?;
         bed.until("the jobs of dead workers to be suspects", async |bed| {
             bed.depth(JobState::Active).await + bed.depth(JobState::Retry).await == 0 && bed.counter(Counter::Crashed).await > 0
         })
         .await?;
         counted.insert("suspects", calls(bed).await?);
-        cap(None).await?;
+        cap(QUEUE, &groups, None).await?;
+        cap(&FULL.queue(), &full, None).await?;
+        bed.handled(FULL, EVENTS).await?;
         bed.until_within("all jobs to end", patience() * 5, async |bed| bed.counter(Counter::Done).await >= BLOCKED).await?;
         let idle = calls(bed).await?;
         let most = (idle.0 + idle.0 / 2 + 10, idle.1 + idle.1 / 2 + 10);
