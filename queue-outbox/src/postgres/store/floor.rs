@@ -170,7 +170,7 @@ mod tests {
         for (reads, pause) in [([0, 0], 5), ([2, 3], 50)] {
             floors.next = None;
             floors.begin_round();
-            reads.map(|seconds| floors.note_read(Duration::from_secs(seconds)));
+            reads.into_iter().for_each(|seconds| floors.note_read(Duration::from_secs(seconds)));
             floors.begin_round();
             let left = floors.next.unwrap() - Instant::now();
             assert!(left > Duration::from_secs(pause - 1) && left < Duration::from_secs(pause + 1), "{left:?}");
