@@ -31,10 +31,14 @@ pub(super) struct Listing {
 #[derive(Debug, clap::Args)]
 pub(super) struct QueueArgs {
     /// Only this queue
-    #[arg(long, value_name = "QUEUE")]
+    #[arg(long, value_name = "QUEUE", value_parser = queue)]
     pub(super) queue: Option<String>,
     #[command(flatten)]
     pub(super) format: Format,
+}
+
+fn queue(name: &str) -> Result<String, queue_core::Error> {
+    queue_core::__private::check_queue(name).map(|()| name.to_owned())
 }
 
 fn every(text: &str) -> Result<Duration, String> {

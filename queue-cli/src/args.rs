@@ -155,9 +155,12 @@ pub(super) fn read<W: clap::Args + Default>(command: clap::Command) -> Result<Re
         // A closed pipe is no reason to fail; help goes to stdout and is no mistake.
         if error.use_stderr() {
             let mut text = told(&error.render().to_string(), &arguments);
-            let is_address = arguments.iter().take(4).any(|noun| ["groups", "limits", "keys", "tasks"].iter().any(|known| noun == known));
-            if is_address && error.kind() == clap::error::ErrorKind::UnknownArgument {
-                text.push_str("\n\n  tip: write the queue and the name as one argument: QUEUE/NAME, as in `mail/acme`");
+            let has = |words: &[&str]| arguments.iter().take(5).any(|argument| words.iter().any(|word| argument == word));
+            if error.kind() == clap::error::ErrorKind::UnknownArgument && has(&["groups", "limits", "keys", "tasks"]) {
+                text.push_str(match has(&["list"]) {
+                    true => "\n\n  tip: a list takes its queue as an option, as in `--queue mail`",
+                    false => "\n\n  tip: write the queue and the name as one argument: QUEUE/NAME, as in `mail/acme`",
+                });
             }
             match text.strip_prefix("error: ") {
                 Some(problem) => super::exit::tell(problem),
@@ -171,7 +174,7 @@ pub(super) fn read<W: clap::Args + Default>(command: clap::Command) -> Result<Re
 }
 
 /// A noun without a verb lists: `queue limits` is `queue limits list`.
-fn with_list(program: &clap::Command, mut arguments: Vec<OsString>) -> Vec<OsString> {
+pub(super) fn with_list(program: &clap::Command, mut arguments: Vec<OsString>) -> Vec<OsString> {
     let word = |at: usize| arguments.get(at).and_then(|word| word.to_str());
     // The first word from here on that is no option of all commands.
     let behind_options = |mut at: usize| {

@@ -109,7 +109,7 @@ Exit codes:
     },
     /// List groups, set their weight, cap and order, pause and resume them
     #[command(after_help = "Examples:
-  {bin} groups list mail
+  {bin} groups list --queue mail
   {bin} groups set mail/acme --weight 3 --cap 10
   {bin} groups pause mail/acme")]
     Groups {
@@ -118,7 +118,7 @@ Exit codes:
     },
     /// List limits and their holders; set concurrency and rate
     #[command(after_help = "Examples:
-  {bin} limits list orders
+  {bin} limits list --queue orders
   {bin} limits set orders/stripe --concurrency 4 --rate 100/1m --burst 20
   {bin} limits remove orders/stripe")]
     Limits {
@@ -173,7 +173,7 @@ Exit codes:
         #[command(subcommand)]
         command: super::outbox::OutboxCommand,
     },
-    /// Print a shell completion script
+    /// Print a shell completion script, which completes commands, options, and names of the broker
     #[command(after_help = "Examples:
   {bin} completions bash > /etc/bash_completion.d/{bin}
   {bin} completions zsh > ~/.zfunc/_{bin}
@@ -183,7 +183,7 @@ Exit codes:
 
 /// Carries out a command. If the program is not one that `has_tasks`, jobs of all tasks can be
 /// enqueued.
-pub(super) async fn carry_out(url: Option<String>, command: Command, has_tasks: bool, program: clap::Command) -> Result<ExitCode, Failure> {
+pub(super) async fn carry_out(url: Option<String>, command: Command, has_tasks: bool) -> Result<ExitCode, Failure> {
     let url_or_env = || url.clone().map_or_else(Client::url_from_env, Ok);
     // Where there is no database, who looks makes none.
     let look = async || Client::connect_existing(&url_or_env()?).await;
@@ -229,7 +229,7 @@ pub(super) async fn carry_out(url: Option<String>, command: Command, has_tasks: 
         Command::Exporter(args) => exporter::exporter(&look().await?, &args).await?,
         #[cfg(feature = "dashboard")]
         Command::Dashboard(args) => dashboard::dashboard(look, args).await?,
-        Command::Completions(args) => completions::completions(&args, program)?,
+        Command::Completions(args) => completions::completions(&args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -348,20 +348,22 @@ fn why_long(reason: &str) -> Option<(&'static str, &'static str)> {
         "behind" => FOR_A_SLOT,
         "rate_limited" => (
             "for the rate of a limit",
-            "more workers do not help; `limits list QUEUE` shows the rates, and `limits set QUEUE/LIMIT --rate` raises one",
+            "more workers do not help; `limits list --queue QUEUE` shows the rates, and `limits set QUEUE/LIMIT --rate` raises one",
         ),
         "limit_full" => (
             "for a slot of a limit",
             "more workers do not help; `limits show QUEUE/LIMIT` lists the holders, and `limits set QUEUE/LIMIT --concurrency` adds slots",
         ),
-        "group_paused" => ("in paused groups", "`groups list QUEUE` names them, and `groups resume QUEUE/GROUP` lets their jobs run"),
+        "group_paused" => {
+            ("in paused groups", "`groups list --queue QUEUE` names them, and `groups resume QUEUE/GROUP` lets their jobs run")
+        }
         "group_full" => (
             "in groups at their cap",
-            "more workers do not help; `groups list QUEUE` names the groups, and `groups set QUEUE/GROUP --cap` raises a cap",
+            "more workers do not help; `groups list --queue QUEUE` names the groups, and `groups set QUEUE/GROUP --cap` raises a cap",
         ),
         "out_of_order" => (
             "for an earlier job of their ordered group",
-            "`groups list QUEUE` names the jobs that block the group lines; cancel or repair a job that is stuck",
+            "`groups list --queue QUEUE` names the jobs that block the group lines; cancel or repair a job that is stuck",
         ),
         "workers_quiet" => ("for workers that claim nothing", "`workers resume` lets them claim again"),
         _ => return None,
@@ -485,6 +487,6 @@ mod tests {
         assert!(text.contains("2 jobs are waiting for the rate of a limit (the first: its limit `stripe`"), "{text}");
         assert!(text.contains("expected end in "), "{text}");
         let advice = problem.advice.unwrap();
-        assert!(advice.contains("more workers do not help; `limits list pay`"), "{advice}");
+        assert!(advice.contains("more workers do not help; `limits list --queue pay`"), "{advice}");
     }
 }

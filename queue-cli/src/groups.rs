@@ -4,7 +4,6 @@ use std::str::FromStr;
 
 use clap::Subcommand;
 use queue_core::{
-    __private::check_queue,
     Client,
     broker::MAX_ITEMS,
     inspect::{Cleared, Filter, GroupName, GroupOrder, GroupPage, GroupRule, NewOperation, OperationKind, PauseOf, RuleOf, StoredGroup},
@@ -14,6 +13,7 @@ use serde_json::json;
 
 use super::{
     address::Address,
+    again::QueueArgs,
     answers::each,
     args::Format,
     exit::{Exit, Failure, note},
@@ -38,20 +38,17 @@ pub(super) enum GroupsCommand {
     /// List the groups with ready or running jobs, or with a rule
     #[command(after_help = "Examples:
   {bin} groups list
-  {bin} groups list mail --limit 20
+  {bin} groups list --queue mail --limit 20
   {bin} groups list --json | jq -r '.queues[].groups[] | select(.ready > 1000) | .group'")]
     List {
-        /// Only this queue
-        #[arg(value_parser = queue)]
-        queue: Option<String>,
+        #[command(flatten)]
+        of: QueueArgs,
         /// Most groups of a queue to print
         #[arg(long, value_name = "N", default_value_t = 100)]
         limit: usize,
         /// Continue after this group
         #[arg(long, value_name = "GROUP", value_parser = GroupName::from_str, requires = "queue")]
         after: Option<GroupName>,
-        #[command(flatten)]
-        format: Format,
     },
     /// Show a group: its ready and running jobs, its rule and its effective settings
     #[command(after_help = "Examples:
@@ -154,10 +151,6 @@ pub(super) struct SetArgs {
     format: Format,
 }
 
-fn queue(name: &str) -> Result<String, queue_core::Error> {
-    check_queue(name).map(|()| name.to_owned())
-}
-
 /// A group by its name. `*` and `-` are no groups: `groups set` takes them for all groups, and for
 /// the jobs without one.
 fn one_group(address: &str) -> Result<Address<GroupName>, String> {
@@ -211,7 +204,7 @@ fn lines(Of { queue, record: page }: &Of<GroupPage>) -> Vec<Line> {
 pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<(), Failure> {
     let inspector = client.inspector();
     match command {
-        GroupsCommand::List { queue, limit, after, format } => list(client, queue, limit, after.as_ref(), &format).await,
+        GroupsCommand::List { of, limit, after } => list(client, of.queue, limit, after.as_ref(), &of.format).await,
         GroupsCommand::Show { group: Address { queue, name }, format } => {
             let (found, page) = known(client, &queue, &name).await?;
             show(found, &page, &format)
@@ -355,7 +348,7 @@ async fn list(client: &Client, queue: Option<String>, limit: usize, after: Optio
     print(&table::text(&rows, &COLUMNS))?;
     for Of { queue, record: page } in &listed {
         if let Some(next) = &page.next {
-            note(&format!("there are more: `groups list {queue}` with {}", behind(next.as_str())));
+            note(&format!("there are more: `groups list --queue {queue}` with {}", behind(next.as_str())));
         }
     }
     Unreadable::tell(&unreadable)

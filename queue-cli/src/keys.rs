@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::{
     address::Address,
+    again::QueueArgs,
     args::Format,
     exit::{Failure, note},
     output::{print, print_json, utc},
@@ -21,19 +22,17 @@ pub(super) enum KeysCommand {
     /// List the held keys and the jobs that hold them
     #[command(after_help = "Examples:
   {bin} keys list
-  {bin} keys list orders
-  {bin} keys list orders --json | jq -r '.queues[].keys[].job'")]
+  {bin} keys list --queue orders
+  {bin} keys list --queue orders --json | jq -r '.queues[].keys[].job'")]
     List {
-        /// Only this queue
-        queue: Option<String>,
+        #[command(flatten)]
+        of: QueueArgs,
         /// Most keys of a queue to print
         #[arg(long, value_name = "N", default_value_t = 100)]
         limit: usize,
         /// Continue behind a page: the `next` of its queue
         #[arg(long, value_name = "NEXT", requires = "queue")]
         after: Option<String>,
-        #[command(flatten)]
-        format: Format,
     },
     /// Release a key from the job that holds it, so that another job with this key can be enqueued;
     /// the job continues
@@ -51,7 +50,7 @@ pub(super) enum KeysCommand {
 
 pub(super) async fn keys(client: &Client, command: KeysCommand) -> Result<(), Failure> {
     match command {
-        KeysCommand::List { queue, limit, after, format } => list(client, queue.as_deref(), limit, after.as_deref(), &format).await,
+        KeysCommand::List { of, limit, after } => list(client, of.queue.as_deref(), limit, after.as_deref(), &of.format).await,
         KeysCommand::Release { key: Address { queue, name: key }, format } => release(client, &queue, key, &format).await,
     }
 }
@@ -103,7 +102,7 @@ async fn list(client: &Client, queue: Option<&str>, limit: usize, after: Option<
     table::list(format, "keys", &rows, &[Field("queue"), Field("key"), Field("job"), Field("until"), Field("next")], "no job holds a key")?;
     for Listed { queue, next, .. } in &listed {
         if let Some(next) = next {
-            note(&format!("there are more: `keys list {queue} --after {next}`"));
+            note(&format!("there are more: `keys list --queue {queue} --after {next}`"));
         }
     }
     Unreadable::tell(&unreadable)

@@ -102,9 +102,10 @@ async fn carry_out<W: clap::Args + Default>(
     has_tasks: bool,
     work: impl AsyncFnOnce(Option<String>, W) -> Result<ExitCode, Failure>,
 ) -> ExitCode {
-    let done = match args::read(program.clone()) {
+    completions::answer(&program).await;
+    let done = match args::read(program) {
         Ok(Read { url, command: Ok(options) }) => work(url, options).await,
-        Ok(Read { url, command: Err(command) }) => commands::carry_out(url, command, has_tasks, program).await,
+        Ok(Read { url, command: Err(command) }) => commands::carry_out(url, command, has_tasks).await,
         Err(help_or_mistake) => return help_or_mistake,
     };
     done.unwrap_or_else(Failure::tell)

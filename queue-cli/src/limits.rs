@@ -4,7 +4,6 @@ use std::{str::FromStr, time::SystemTime};
 
 use clap::Subcommand;
 use queue_core::{
-    __private::check_queue,
     Client,
     inspect::{LimitInfo, LimitKeyInfo, LimitRule, Rate},
 };
@@ -13,6 +12,7 @@ use serde_json::json;
 
 use super::{
     address::Address,
+    again::QueueArgs,
     args::Format,
     exit::{Exit, Failure, note},
     output::{print, print_json, relative},
@@ -29,15 +29,9 @@ pub(super) enum LimitsCommand {
     /// List limits, their effective values, and their held slots
     #[command(after_help = "Examples:
   {bin} limits list
-  {bin} limits list orders
+  {bin} limits list --queue orders
   {bin} limits list --json | jq -r '.limits[] | select(.full + .rated > 0) | .limit'")]
-    List {
-        /// Only this queue
-        #[arg(value_parser = queue)]
-        queue: Option<String>,
-        #[command(flatten)]
-        format: Format,
-    },
+    List(QueueArgs),
     /// Show a limit and its keys: holders, waiting jobs, and the expected end
     #[command(after_help = "Examples:
   {bin} limits show orders/stripe")]
@@ -95,10 +89,6 @@ pub(super) struct SetArgs {
 /// How a person keeps a limit from holding that code declares.
 const OVER_CODE: &str = "to let every job start until then, override it with `limits set`, as `--concurrency 100000`";
 
-fn queue(name: &str) -> Result<String, queue_core::Error> {
-    check_queue(name).map(|()| name.to_owned())
-}
-
 /// A limit with its keys, as JSON.
 #[derive(Serialize)]
 struct Shown {
@@ -110,7 +100,7 @@ struct Shown {
 pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<(), Failure> {
     let inspector = client.inspector();
     match command {
-        LimitsCommand::List { queue, format } => {
+        LimitsCommand::List(QueueArgs { queue, format }) => {
             let chosen = queues::of_list(client, queue.as_deref()).await?;
             let (of_each, unreadable) = queues::for_each_queue(chosen, async |queue| inspector.limits(queue).await).await?;
             let rows = Of::each(of_each);

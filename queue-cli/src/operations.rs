@@ -44,7 +44,7 @@ pub(super) enum OperationsCommand {
   {bin} operations show orders/5f0c3a9d2b7e6418")]
     Show {
         /// The operation, as `operations list` prints it
-        #[arg(value_name = "QUEUE/ID")]
+        #[arg(value_name = "QUEUE/OPERATION")]
         operation: Address,
         #[command(flatten)]
         format: Format,
@@ -54,7 +54,7 @@ pub(super) enum OperationsCommand {
   {bin} operations stop orders/5f0c3a9d2b7e6418")]
     Stop {
         /// The operation, as `operations list` prints it
-        #[arg(value_name = "QUEUE/ID")]
+        #[arg(value_name = "QUEUE/OPERATION")]
         operation: Address,
         #[command(flatten)]
         format: Format,
@@ -64,7 +64,7 @@ pub(super) enum OperationsCommand {
   {bin} operations resume orders/5f0c3a9d2b7e6418")]
     Resume {
         /// The operation, as `operations list` prints it
-        #[arg(value_name = "QUEUE/ID")]
+        #[arg(value_name = "QUEUE/OPERATION")]
         operation: Address,
         #[command(flatten)]
         format: Format,

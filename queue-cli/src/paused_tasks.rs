@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use clap::Subcommand;
 use queue_core::{
-    __private::check_queue,
     Client, Registry,
     inspect::{HistorySpan, Pause, PauseOf, StoredPause},
 };
@@ -13,6 +12,7 @@ use serde_json::json;
 
 use super::{
     address::Address,
+    again::QueueArgs,
     answers::each,
     args::Format,
     exit::{Exit, Failure, note},
@@ -30,13 +30,7 @@ pub(super) enum TasksCommand {
     #[command(after_help = "Examples:
   {bin} tasks list
   {bin} tasks list --queue mail --json")]
-    List {
-        /// Only this queue
-        #[arg(long, value_name = "QUEUE", value_parser = queue)]
-        queue: Option<String>,
-        #[command(flatten)]
-        format: Format,
-    },
+    List(QueueArgs),
     /// Pause tasks: their jobs are parked instead of run; running jobs continue
     #[command(after_help = "Examples:
   {bin} tasks pause mail/send_mail
@@ -62,10 +56,6 @@ pub(super) enum TasksCommand {
     },
 }
 
-fn queue(name: &str) -> Result<String, queue_core::Error> {
-    check_queue(name).map(|()| name.to_owned())
-}
-
 /// A paused task, as JSON.
 #[derive(Serialize)]
 struct Row {
@@ -78,7 +68,7 @@ struct Row {
 pub(super) async fn tasks(client: &Client, command: TasksCommand) -> Result<(), Failure> {
     let inspector = client.inspector();
     match command {
-        TasksCommand::List { queue, format } => list(client, queue.as_deref(), &format).await,
+        TasksCommand::List(QueueArgs { queue, format }) => list(client, queue.as_deref(), &format).await,
         TasksCommand::Pause { tasks, pause, format } => {
             each("tasks", &known(client, tasks).await?, &format, async |task| {
                 inspector.pause_as(&task.queue, PauseOf::Task(task.name.as_str().into()), pause.pausing()).await?;
@@ -107,26 +97,30 @@ async fn known(client: &Client, tasks: Vec<Address>) -> Result<Vec<Address>, Fai
 
 async fn check(client: &Client, Address { queue, name: task }: &Address) -> Result<(), Failure> {
     chosen(client, Some(queue)).await?;
-    let inspector = client.inspector();
-    let (workers, history) = (inspector.workers_of(queue).await?, inspector.history(queue, HistorySpan::TWO_WEEKS).await?);
-    let paused: Vec<PauseOf> = inspector.pauses(queue).await?.into_iter().map(|stored| stored.of).collect();
-    let linked = Registry::linked();
-    let here = linked.tasks().filter(|task| task.queue == queue.as_str()).map(|task| task.name);
-    let known: BTreeSet<&str> = workers
-        .iter()
-        .flat_map(|worker| worker.tasks.iter().map(String::as_str))
-        .chain(history.tasks.keys().map(String::as_str))
-        .chain(here)
-        .collect();
-    if known.contains(task.as_str()) || paused.contains(&PauseOf::Task(task.as_str().into())) {
+    let known = known_tasks(client, queue).await?;
+    if known.contains(task) {
         return Ok(());
     }
-    if let Some(near) = queue_core::__private::nearest(task, known.iter().copied()) {
+    if let Some(near) = queue_core::__private::nearest(task, known.iter().map(String::as_str)) {
         let problem = format!("no job of queue `{queue}` has the task `{task}`: did you mean `{near}`?");
         return Err(Failure::new(Exit::NotFound, problem));
     }
     note(&format!("task `{task}` is new in queue `{queue}`: no worker has it, and no job of it has run"));
     Ok(())
+}
+
+/// The tasks of a queue: those that its workers have, that have run, that are paused, and that
+/// this program has.
+pub(super) async fn known_tasks(client: &Client, queue: &str) -> queue_core::Result<BTreeSet<String>> {
+    let inspector = client.inspector();
+    let (workers, history) = (inspector.workers_of(queue).await?, inspector.history(queue, HistorySpan::TWO_WEEKS).await?);
+    let paused = inspector.pauses(queue).await?.into_iter().filter_map(|stored| match stored.of {
+        PauseOf::Task(task) => Some(task.to_string()),
+        _ => None,
+    });
+    let linked = Registry::linked();
+    let here = linked.tasks().filter(|task| task.queue == queue).map(|task| task.name.to_owned());
+    Ok(workers.into_iter().flat_map(|worker| worker.tasks).chain(history.tasks.into_keys()).chain(paused).chain(here).collect())
 }
 
 async fn list(client: &Client, queue: Option<&str>, format: &Format) -> Result<(), Failure> {

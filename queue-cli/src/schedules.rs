@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{
+    again::QueueArgs,
     args::{Format, duration, priority_parser, time},
     exit::{Exit, Failure, note},
     output::{coarse, print, print_json, relative, utc},
@@ -29,18 +30,13 @@ pub(super) enum SchedulesCommand {
     #[command(after_help = "Examples:
   {bin} schedules list
   {bin} schedules list --queue reports --json | jq -r '.schedules[] | select(.paused) | .schedule'")]
-    List {
-        /// Only this queue
-        #[arg(long, value_name = "QUEUE")]
-        queue: Option<String>,
-        #[command(flatten)]
-        format: Format,
-    },
+    List(QueueArgs),
     /// Show a schedule: its description, next ticks, last runs and events
     #[command(after_help = "Examples:
   {bin} schedules show reports/nightly")]
     Show {
-        /// QUEUE/NAME
+        /// The schedule
+        #[arg(value_name = "QUEUE/SCHEDULE")]
         schedule: ScheduleAddress,
         #[command(flatten)]
         format: Format,
@@ -49,7 +45,8 @@ pub(super) enum SchedulesCommand {
     #[command(after_help = "Examples:
   {bin} schedules next reports/nightly -n 5")]
     Next {
-        /// QUEUE/NAME
+        /// The schedule
+        #[arg(value_name = "QUEUE/SCHEDULE")]
         schedule: ScheduleAddress,
         /// Number of ticks to print
         #[arg(short, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -69,8 +66,8 @@ MON, JAN, L (last day), W (workday) and # (MON#1, FRI#L) are read.")]
     #[command(after_help = "Examples:
   {bin} schedules pause reports/nightly")]
     Pause {
-        /// QUEUE/NAME
-        #[arg(required = true)]
+        /// The schedules
+        #[arg(required = true, value_name = "QUEUE/SCHEDULE")]
         schedules: Vec<ScheduleAddress>,
         #[command(flatten)]
         format: Format,
@@ -79,8 +76,8 @@ MON, JAN, L (last day), W (workday) and # (MON#1, FRI#L) are read.")]
     #[command(after_help = "Examples:
   {bin} schedules resume reports/nightly")]
     Resume {
-        /// QUEUE/NAME
-        #[arg(required = true)]
+        /// The schedules
+        #[arg(required = true, value_name = "QUEUE/SCHEDULE")]
         schedules: Vec<ScheduleAddress>,
         #[command(flatten)]
         format: Format,
@@ -89,7 +86,8 @@ MON, JAN, L (last day), W (workday) and # (MON#1, FRI#L) are read.")]
     #[command(after_help = "Examples:
   job=$({bin} schedules run reports/nightly) && {bin} jobs show \"$job\"")]
     Run {
-        /// QUEUE/NAME
+        /// The schedule
+        #[arg(value_name = "QUEUE/SCHEDULE")]
         schedule: ScheduleAddress,
         #[command(flatten)]
         format: Format,
@@ -99,7 +97,8 @@ MON, JAN, L (last day), W (workday) and # (MON#1, FRI#L) are read.")]
     #[command(after_help = "Examples:
   {bin} schedules backfill reports/nightly --from 2026-03-01T00:00:00Z --to 2026-03-07T00:00:00Z")]
     Backfill {
-        /// QUEUE/NAME
+        /// The schedule
+        #[arg(value_name = "QUEUE/SCHEDULE")]
         schedule: ScheduleAddress,
         /// The first tick is not before this time, as in `2026-03-01T00:00:00Z`
         #[arg(long, value_name = "TIME", value_parser = time)]
@@ -115,8 +114,8 @@ MON, JAN, L (last day), W (workday) and # (MON#1, FRI#L) are read.")]
     #[command(after_help = "Examples:
   {bin} schedules remove reports/nightly")]
     Remove {
-        /// QUEUE/NAME
-        #[arg(required = true)]
+        /// The schedules
+        #[arg(required = true, value_name = "QUEUE/SCHEDULE")]
         schedules: Vec<ScheduleAddress>,
         #[command(flatten)]
         format: Format,
@@ -220,7 +219,7 @@ pub(super) async fn add(client: &Client, schedule: Schedule, args: &AddArgs) -> 
 pub(super) async fn schedules(client: &Client, command: SchedulesCommand) -> Result<(), Failure> {
     let schedules = client.schedules();
     match command {
-        SchedulesCommand::List { queue, format } => {
+        SchedulesCommand::List(QueueArgs { queue, format }) => {
             let mut records = Vec::new();
             for queue in queues::chosen(client, queue.as_deref()).await? {
                 records.extend(schedules.list(&queue).await?);

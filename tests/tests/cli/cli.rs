@@ -125,28 +125,78 @@ fn help_has_examples_with_the_name_of_the_program() {
     assert!(!place.file().exists(), "help opens no queue");
 }
 
-/// Bash completes commands and options with what it reads.
+/// What bash completes behind a line, as when a person presses the tab key there.
+fn completed(place: &Place, url: &str, line: &str) -> String {
+    let script = place.folder.path().join("completions");
+    std::fs::write(&script, place.ok(&["completions", "bash"])).unwrap();
+    // An interactive bash says why it completes nothing; the script must not.
+    let asks = r#"source "$1"; COMP_LINE=$2; COMP_POINT=${#2}
+        "$(complete -p shop_worker | sed 's/.*-F \([^ ]*\).*/\1/')" "$3"
+        echo "${COMPREPLY[@]}""#;
+    let mut bash = Command::new("bash");
+    bash.args(["-c", asks, "bash"]).arg(&script).args([line, env!("CARGO_BIN_EXE_shop_worker")]);
+    let output = output(bash.current_dir(place.folder.path()).env("QUEUE_URL", url)).expect("bash can be started");
+    let Ended { stdout, stderr, .. } = Ended::of(&output);
+    assert_eq!(stderr, "", "behind `{line}`");
+    stdout.trim().to_owned()
+}
+
 #[test]
 fn a_shell_completes_commands_and_options() {
     let place = Place::new();
-    let script = place.folder.path().join("completions");
-    std::fs::write(&script, place.ok(&["completions", "bash"])).unwrap();
-    let completed = |words: &[&str]| {
-        // What bash does when a person presses the tab key behind the last word.
-        let asks = r#"source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
-            $(complete -p shop_worker | sed 's/.*-F \([^ ]*\).*/\1/') shop_worker "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
-            echo "${COMPREPLY[@]}""#;
-        let output = output(Command::new("bash").args(["-c", asks, "bash"]).arg(&script).args(words)).expect("bash can be started");
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
-    };
-    assert_eq!(completed(&["shop_worker", "sche"]), "schedules");
-    assert_eq!(completed(&["shop_worker", "jobs", "sea"]), "search");
-    assert_eq!(completed(&["shop_worker", "jobs", "cancel", "--dry"]), "--dry-run");
-    for shell in ["zsh", "fish", "powershell", "elvish"] {
-        assert!(place.ok(&["completions", shell]).contains("schedules"), "{shell}");
+    let completed = |line: &str| completed(&place, &format!("sqlite://{}", place.file().display()), line);
+    assert_eq!(completed("shop_worker sche"), "schedules");
+    assert_eq!(completed("shop_worker --url sqlite://other.db jobs sea"), "search");
+    assert_eq!(completed("shop_worker jobs cancel --dry"), "--dry-run");
+    assert_eq!(completed("shop_worker limits --qu"), "--queue", "a noun without a verb lists");
+    assert_eq!(completed("shop_worker jobs list --state de"), "dead");
+    assert_eq!(completed("shop_worker completions "), "bash zsh fish");
+    assert_eq!(completed("shop_worker enqueue gre"), "greet", "tasks of the program need no broker");
+    assert_eq!(completed("shop_worker queues pause "), "");
+    assert!(!place.file().exists() && !place.folder.path().join("other.db").exists(), "a completion makes no database");
+    for shell in ["zsh", "fish"] {
+        let script = place.ok(&["completions", shell]);
+        assert!(script.contains("shop_worker") && !script.contains("{bin}") && !script.contains("{function}"), "{script}");
     }
     let unknown = place.run(&["completions", "tcsh"]);
     assert!(unknown.code == 2 && unknown.stderr.contains("bash"), "{}", unknown.stderr);
+}
+
+#[test]
+fn a_shell_completes_names_that_the_broker_has() {
+    let redis = Server::start(Kind::Redis);
+    let place = Place::new();
+    for url in [format!("sqlite://{}", place.file().display()), redis.url()] {
+        let ok = |arguments: &[&str]| place.ok(&[&["--url", &url], arguments].concat());
+        ok(&["enqueue", "greet", "--args", r#"{"name":"Bo"}"#, "--queue", "mail", "--id", "bo-1", "--group", "acme", "--unique-key", "bo"]);
+        ok(&["enqueue", "greet", "--args", r#"{"name":"Bo"}"#, "--queue", "orders"]);
+        ok(&["limits", "set", "mail/smtp", "--concurrency", "4", "--new"]);
+        ok(&["schedules", "add", "nightly", "--cron", "0 3 * * *", "--task", "greet", "--args", r#"{"name":"Bo"}"#, "--queue", "mail"]);
+        ok(&["tasks", "pause", "mail/send_all"]);
+        ok(&["topics", "subscribe", "billing@paid", "--from", "start"]);
+        ok(&["queues", "drain", "orders", "--yes", "--detach"]);
+        let completed = |line: &str| completed(&place, &url, &format!("shop_worker {line}"));
+        assert_eq!(completed("queues pause o"), "orders");
+        assert_eq!(completed("queues pause orders ma"), "mail", "a repeated argument");
+        assert_eq!(completed("status --queue or"), "orders");
+        assert_eq!(completed("status --queue=or"), "orders", "bash keeps the part before `=`");
+        assert_eq!(completed("groups show m"), "mail/", "the queue comes first");
+        assert_eq!(completed("groups pause mail/"), "mail/acme");
+        assert_eq!(completed("limits set mail/s"), "mail/smtp");
+        assert_eq!(completed("schedules run mail/"), "mail/nightly");
+        assert_eq!(completed("tasks resume mail/send"), "mail/send_all");
+        assert_eq!(completed("jobs show mail/bo"), "mail/bo-1");
+        assert!(completed("keys release mail/").starts_with("mail/"));
+        assert!(completed("operations show orders/").starts_with("orders/"));
+        assert_eq!(completed("topics show pa"), "paid");
+        assert_eq!(completed("topics rewind billing@"), "paid", "bash keeps the part before `@`");
+        assert_eq!(completed(&format!("--url {url} queues pause o")), "orders");
+    }
+    // A broker that does not answer, and one that is not there.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    assert_eq!(completed(&place, &format!("redis://{}", silent.local_addr().unwrap()), "shop_worker queues pause "), "");
+    assert_eq!(completed(&place, &format!("redis://127.0.0.1:{}", free_port()), "shop_worker queues pause "), "");
+    assert_eq!(completed(&place, "nonsense://", "shop_worker queues pause "), "");
 }
 
 #[test]

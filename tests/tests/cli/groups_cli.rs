@@ -22,7 +22,7 @@ async fn a_person_lists_groups_and_sets_their_rules() {
     for tenant in ["acme", "acme", "globex"] {
         bill::job(tenant.to_owned()).enqueue(&client).await.unwrap();
     }
-    let listed: Value = place.json(&["groups", "list", "orders"])["queues"][0].clone();
+    let listed: Value = place.json(&["groups", "list", "--queue", "orders"])["queues"][0].clone();
     let depth = |listed: &Value, at: usize| (listed["groups"][at]["group"].to_string(), listed["groups"][at]["ready"].as_u64());
     assert_eq!((depth(&listed, 0), depth(&listed, 1)), (("\"acme\"".to_owned(), Some(2)), ("\"globex\"".to_owned(), Some(1))));
 
@@ -41,7 +41,7 @@ async fn a_person_lists_groups_and_sets_their_rules() {
     }
     assert!(shown.contains("paused    "), "{shown}");
     place.ok(&["groups", "resume", "orders/acme"]);
-    let table = place.ok(&["groups", "list", "orders"]);
+    let table = place.ok(&["groups", "list", "--queue", "orders"]);
     assert!(table.contains("globex") && table.contains("yes") && table.contains('*'), "{table}");
     place.ok(&["groups", "set", "orders/acme", "--clear"]);
     let shown: Value = place.json(&["groups", "show", "orders/acme"]);
@@ -67,9 +67,9 @@ async fn a_person_sees_what_code_declares_of_groups_and_goes_over_it() {
     shows(&["weight    1", "cap       2 (code)", "max size  100 (code)", "order     any"]);
     place.ok(&["groups", "set", "orders/*", "--cap", "5"]);
     shows(&["cap       5 (all groups)", "max size  100 (code)"]);
-    let table = place.ok(&["groups", "list", "orders"]);
+    let table = place.ok(&["groups", "list", "--queue", "orders"]);
     assert!(table.contains("* (code)"), "{table}");
-    let listed: Value = place.json(&["groups", "list", "orders"])["queues"][0].clone();
+    let listed: Value = place.json(&["groups", "list", "--queue", "orders"])["queues"][0].clone();
     assert_eq!((&listed["others"]["cap"], &listed["declared"]["cap"]), (&Value::from(5), &Value::from(2)));
     let shown: Value = place.json(&["groups", "show", "orders/acme"]);
     assert_eq!((&shown["cap"], &shown["holds"]["cap"], &shown["holds"]["max_size"]), (&Value::Null, &Value::from(5), &Value::from(100)));
@@ -157,7 +157,7 @@ fn the_name_of_a_group_is_plain_text() {
     ];
     assert!(!told.concat().contains('\u{1b}') && told[2].contains("two lines") && told[4].lines().count() == 1, "{told:?}");
     let page = |after: &str| {
-        let page = place.run(&["groups", "list", "orders", "--limit", "1", "--after", after]);
+        let page = place.run(&["groups", "list", "--queue", "orders", "--limit", "1", "--after", after]);
         String::from_utf8(page.stderr).unwrap()
     };
     // Short names come first.

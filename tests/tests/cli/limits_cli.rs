@@ -29,12 +29,12 @@ async fn a_person_sets_shows_and_removes_limits() {
     }
     let set = place.ok(&["limits", "set", "orders/stripe", "--concurrency", "4", "--rate", "100/1m", "--burst", "20", "--new"]);
     assert_eq!(set.trim(), "orders/stripe: concurrency 4, rate 100/1m, burst 20");
-    let listed: Value = place.json(&["limits", "list", "orders"]);
+    let listed: Value = place.json(&["limits", "list", "--queue", "orders"]);
     assert_eq!(listed, place.json(&["limits", "list"]), "there is one queue");
     let limit = &listed["limits"][0];
     assert_eq!(limit["queue"], "orders");
     assert_eq!((&limit["limit"], &limit["concurrency"], &limit["rate"]), (&"stripe".into(), &4.into(), &"100/1m".into()));
-    assert!(place.ok(&["limits", "list", "orders"]).contains("stripe"));
+    assert!(place.ok(&["limits", "list", "--queue", "orders"]).contains("stripe"));
     let shown = place.ok(&["limits", "show", "orders/stripe"]);
     assert!(shown.contains("holds     concurrency 4, rate 100/1m, burst 20") && shown.contains("declared  nothing"), "{shown}");
     let removed = place.run(&["limits", "remove", "orders/stripe"]);
