@@ -8,7 +8,7 @@ use std::{
 use super::{
     args::Format,
     exit::{Exit, Failure, note},
-    output::{Place, Said, below, cut, size, with_captured_output, write},
+    output::{Place, Said, below, size, with_captured_output, wrapped_within, write},
     stop::asked_to_stop,
 };
 
@@ -121,18 +121,16 @@ impl Screen {
     }
 }
 
-/// The part of an answer that a terminal has room for: a line that is wrapped, or a row below the
-/// last, would move the others. The last row is left to standard error.
+/// The part of an answer that a terminal has room for: a line that the terminal wraps, or a row
+/// below the last, would move the others. The last row is left to standard error.
 fn fitting(answer: &str, columns: usize, rows: usize) -> String {
-    let (lines, room) = (answer.lines().count(), rows.saturating_sub(1).max(2));
-    let shown = if lines > room { room - 1 } else { lines };
-    let mut text = String::new();
-    for line in answer.lines().take(shown) {
-        text += &cut(line, if line.chars().count() > columns { columns.saturating_sub(1) } else { columns });
-        text.push('\n');
-    }
-    if lines > shown {
-        text += &format!("… {} more lines\n", lines - shown);
+    let wrapped: Vec<String> = answer.lines().map(|line| wrapped_within(columns, line)).collect();
+    let lines: Vec<&str> = wrapped.iter().flat_map(|line| line.split('\n')).collect();
+    let room = rows.saturating_sub(1).max(2);
+    let shown = if lines.len() > room { room - 1 } else { lines.len() };
+    let mut text: String = lines[..shown].iter().flat_map(|line| [line, "\n"]).collect();
+    if lines.len() > shown {
+        text += &format!("… {} more lines\n", lines.len() - shown);
     }
     text
 }
@@ -159,11 +157,11 @@ mod tests {
 
     #[test]
     fn an_answer_fits_its_terminal() {
-        let answer: String = (0..40).map(|n| format!("{n:03} {}\n", "x".repeat(96))).collect();
+        let answer: String = (0..40).map(|n| format!("{n:03} {} end\n", "x".repeat(74))).collect();
         let shown = fitting(&answer, 80, 24);
         let lines: Vec<&str> = shown.lines().collect();
-        assert_eq!((lines.len(), lines[22]), (23, "… 18 more lines"));
-        assert!(lines[..22].iter().all(|line| line.chars().count() == 80 && line.ends_with('…')), "{shown}");
+        assert_eq!((lines.len(), lines[21], lines[22]), (23, "    end", "… 58 more lines"));
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{shown}");
         assert_eq!(fitting("one\ntwo\n", 3, 3), "one\ntwo\n");
         assert_eq!(fitting(&answer, usize::MAX, usize::MAX), answer);
     }

@@ -39,8 +39,8 @@ pub(super) async fn drain(client: &Client, kind: OperationKind, args: DrainArgs)
         }
     }
     match operations::begin(&inspector, &queue, NewOperation::all_of(kind), &args.starting, &args.format).await? {
-        Begun::Looked(answer) if args.format.json => Ok(print_json(&answer)?),
-        Begun::Looked(_) => Ok(()),
+        Begun::Previewed(preview) if args.format.json => Ok(print_json(&preview)?),
+        Begun::Previewed(_) => Ok(()),
         Begun::Started(operation) if args.format.json => Ok(print_json(&operation)?),
         Begun::Started(operation) if operation.is_running() => Ok(()),
         Begun::Started(operation) => Ok(print(&format!("{queue}: {} removed", operations::jobs(operation.changed)))?),

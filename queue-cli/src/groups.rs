@@ -408,9 +408,8 @@ fn show(group: StoredGroup, page: &GroupPage, format: &Format) -> Result<(), Fai
     ];
     lines.extend(group.oldest.map(|age| ("oldest", exact(age))));
     lines.extend(group.pause.map(|pause| ("paused", pauses::told(Some(&pause), 200))));
-    lines.extend(group.held_by.map(|job| ("held by", job.to_string())));
-    let text: Vec<String> = lines.into_iter().map(|(name, value)| format!("{name:8}  {}", plain(&value))).collect();
-    Ok(print(&text.join("\n"))?)
+    lines.extend(group.held_by.map(|job| ("blocked by", job.to_string())));
+    Ok(print(&table::lines(lines))?)
 }
 
 async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {

@@ -10,8 +10,12 @@ use serde::Serialize;
 
 use super::{
     exit::Failure,
-    output::{exact, plain, print, print_json, table, utc},
+    output::{exact, print, print_json, utc},
     queues::{self, Unreadable},
+    table::{
+        self,
+        Column::{self, Made},
+    },
 };
 
 #[derive(Serialize)]
@@ -55,41 +59,56 @@ pub(super) async fn history(client: &Client, queue: Option<&str>, span: HistoryS
 
 fn text(all: &History, queue: Option<&str>, queues: usize) -> String {
     let of = queue.map_or_else(|| format!("{queues} {}", if queues == 1 { "queue" } else { "queues" }), str::to_owned);
-    let mut rows: Vec<[String; 8]> = Vec::new();
-    let mut releases = all.releases.iter().peekable();
+    let (mut lines, mut releases) = (Vec::new(), all.releases.iter().peekable());
     for row in &all.rows {
-        rows.push(cells(time(row.at), row));
+        lines.push(Line { since: time(row.at), row: Some(row.clone()), release: None });
         // A release stands below the minute or hour in which it was first seen.
         while let Some(seen) = releases.next_if(|seen| seen.at < row.at + all.step) {
-            let mut line: [String; 8] = Default::default();
-            (line[0], line[7]) = (time(seen.at), format!("release {}", plain(&seen.release)));
-            rows.push(line);
+            lines.push(Line { since: time(seen.at), row: None, release: Some(seen.release.clone()) });
         }
     }
-    rows.push(cells("all".to_owned(), &all.total()));
-    let headings = ["since", "#enqueued", "#started", "#done", "#failed", "#dead", "#ready", "run p50, p95"];
-    format!("{of}, each line {}\n{}", exact(all.step), table(&headings, rows))
+    lines.push(Line { since: "all".to_owned(), row: Some(all.total()), release: None });
+    format!("{of}, each line {}\n{}", exact(all.step), table::text(&lines, &COLUMNS))
+}
+
+/// A line of the table: what happened since then, or a release.
+#[derive(Serialize)]
+struct Line {
+    since: String,
+    row: Option<HistoryRow>,
+    release: Option<String>,
+}
+
+impl Line {
+    fn number(&self, of: impl FnOnce(&HistoryRow) -> Option<u64>) -> String {
+        self.row.as_ref().map_or_else(String::new, |row| match of(row) {
+            None => "?".to_owned(),
+            Some(0) => "-".to_owned(),
+            Some(n) => n.to_string(),
+        })
+    }
+}
+
+const COLUMNS: [Column<Line>; 8] = [
+    Made("since", |line| line.since.clone()),
+    Made("#enqueued", |line| line.number(|row| row.enqueued)),
+    Made("#started", |line| line.number(|row| Some(row.counts.started))),
+    Made("#done", |line| line.number(|row| Some(row.counts.done))),
+    Made("#failed", |line| line.number(|row| Some(row.counts.failed))),
+    Made("#dead", |line| line.number(|row| Some(row.counts.dead))),
+    Made("#ready", |line| line.number(|row| row.ready)),
+    Made("run p50, p95", |line| match (&line.row, &line.release) {
+        (Some(row), _) if row.run.count() > 0 => format!("{}, {}", run(row.run.p50()), run(row.run.p95())),
+        (None, Some(release)) => format!("release {release}"),
+        _ => "-".to_owned(),
+    }),
+];
+
+fn run(time: Option<Duration>) -> String {
+    time.map_or_else(|| "-".to_owned(), |time| format!("{:.1}ms", time.as_secs_f64() * 1e3))
 }
 
 fn time(at: SystemTime) -> String {
     // To the second: nothing here is more precise.
     utc(at).map_or_else(String::new, |text| format!("{}Z", text.split('.').next().unwrap_or_default()))
-}
-
-fn cells(at: String, row: &HistoryRow) -> [String; 8] {
-    let number = |n: u64| if n == 0 { "-".to_owned() } else { n.to_string() };
-    let known = |n: Option<u64>| n.map_or_else(|| "?".to_owned(), number);
-    let run = |time: Option<Duration>| time.map_or_else(|| "-".to_owned(), |time| format!("{:.1}ms", time.as_secs_f64() * 1e3));
-    let counts = &row.counts;
-    let times = if row.run.count() == 0 { "-".to_owned() } else { format!("{}, {}", run(row.run.p50()), run(row.run.p95())) };
-    [
-        at,
-        known(row.enqueued),
-        number(counts.started),
-        number(counts.done),
-        number(counts.failed),
-        number(counts.dead),
-        known(row.ready),
-        times,
-    ]
 }

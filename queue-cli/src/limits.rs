@@ -190,22 +190,25 @@ const KEYS: [Column<LimitKeyInfo>; 5] = [
     Made("first holder", |key| key.holders.first().map(|holder| holder.id.to_string()).unwrap_or_default()),
 ];
 
+const FACTS: [Column<LimitInfo>; 6] = [
+    Field("limit"),
+    Made("holds", |limit| limit.rule.to_string()),
+    Made("declared", |limit| said(limit.declared)),
+    Made("set", |limit| said(limit.set)),
+    Field("held"),
+    Made("waiting", waiting),
+];
+
+fn said(rule: Option<LimitRule>) -> String {
+    rule.map_or_else(|| "nothing".to_owned(), |rule| rule.to_string())
+}
+
 fn show(queue: &str, limit: LimitInfo, keys: Vec<LimitKeyInfo>, format: &Format) -> Result<(), Failure> {
     if format.json {
         let limit = Of { queue: queue.to_owned(), record: limit };
         return Ok(print_json(&Shown { limit, keys })?);
     }
-    let said = |rule: Option<LimitRule>| rule.map_or_else(|| "nothing".to_owned(), |rule| rule.to_string());
-    let lines = [
-        ("limit", limit.name.clone()),
-        ("holds", limit.rule.to_string()),
-        ("declared", said(limit.declared)),
-        ("set", said(limit.set)),
-        ("held", limit.held.to_string()),
-        ("waiting", waiting(&limit)),
-    ];
-    let text: Vec<String> = lines.into_iter().map(|(name, value)| format!("{name:8}  {value}")).collect();
-    print(&text.join("\n"))?;
+    print(&table::facts(&limit, &FACTS))?;
     if keys.is_empty() {
         return Ok(());
     }

@@ -6,16 +6,16 @@ use std::time::SystemTime;
 use clap::Subcommand;
 use queue_core::{
     Client,
-    inspect::{Inspector, NewOperation, Operation, OperationState, RunOperation},
+    inspect::{Inspector, NewOperation, Operation, OperationKind, OperationState, RunOperation},
 };
-use serde_json::json;
+use serde::Serialize;
 
 use super::{
     address::Address,
     again::Listing,
     args::Format,
     exit::{Exit, Failure, note},
-    output::{print, print_json, relative, table},
+    output::{print, print_json, relative},
     person,
     progress::Line,
     queues::{self, Unreadable},
@@ -130,32 +130,33 @@ const COLUMNS: [Column<Operation>; 8] = [
     Field("by"),
 ];
 
+const FACTS: [Column<Operation>; 14] = [
+    Field("operation"),
+    Field("kind"),
+    Made("filter", |operation| {
+        Some(&operation.filter).filter(|filter| !filter.is_empty()).map_or_else(|| "none: all jobs".to_owned(), String::clone)
+    }),
+    Field("state"),
+    Made("examined", |operation| format!("{} of about {}, {}%", operation.looked, operation.total, operation.percent())),
+    Field("changed"),
+    Field("skipped"),
+    Field("failed"),
+    Field("started_at"),
+    Made("last step", |operation| {
+        let running = operation.stepped_at().filter(|_| operation.is_running());
+        running.map(|at| relative(at, SystemTime::now())).unwrap_or_default()
+    }),
+    Field("ended_at"),
+    Field("by"),
+    Field("reason"),
+    Field("problem"),
+];
+
 fn show(operation: &Operation, format: &Format) -> Result<(), Failure> {
     if format.json {
         return Ok(print_json(operation)?);
     }
-    let now = SystemTime::now();
-    let time = |at: Option<SystemTime>| at.map_or_else(String::new, |at| relative(at, now));
-    let all = "all to which it applies".to_owned();
-    let lines = [
-        ("operation", operation.address()),
-        ("what", operation.kind.to_string()),
-        ("which", if operation.filter.is_empty() { all } else { operation.filter.clone() }),
-        ("state", operation.state.to_string()),
-        ("looked at", format!("{} of about {}, {}%", operation.looked, operation.total, operation.percent())),
-        ("changed", operation.changed.to_string()),
-        ("skipped", operation.skipped.to_string()),
-        ("failed", operation.failed.to_string()),
-        ("started", time(operation.started_at())),
-        ("last step", time(operation.stepped_at().filter(|_| operation.is_running()))),
-        ("ended", time(operation.ended_at())),
-        ("by", operation.by.clone().unwrap_or_default()),
-        ("reason", operation.reason.clone().unwrap_or_default()),
-        ("problem", operation.problem.clone().unwrap_or_default()),
-    ];
-    let rows = lines.into_iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| [name.to_owned(), value]);
-    let text = table(&["", ""], rows);
-    Ok(print(text.split_once('\n').map_or("", |(_, rows)| rows))?)
+    Ok(print(&table::facts(operation, &FACTS))?)
 }
 
 /// Looks, starts, or starts and follows it to its end, as a person has asked for. `None`: there is
@@ -169,15 +170,20 @@ pub(super) async fn begin(
 ) -> Result<Begun, Failure> {
     if starting.dry_run {
         let preview = inspector.preview_operation(queue, &new, LOOKED_AT).await?;
-        let (eligible, whole) = (preview.eligible, preview.is_whole);
         if !format.json {
-            let least = if whole { "" } else { "at least " };
-            print(&format!("{queue}: {least}{} would be {}", jobs(eligible), new.kind.done()))?;
+            let least = if preview.is_whole { "" } else { "at least " };
+            print(&format!("{queue}: {least}{} would be {}", jobs(preview.eligible), new.kind.done()))?;
         }
-        return Ok(Begun::Looked(json!({
-            "queue": queue, "kind": new.kind.name(), "filter": new.filter.to_string(), "dry_run": true, "eligible": eligible,
-            "looked": preview.looked, "total": preview.total, "is_whole": whole,
-        })));
+        return Ok(Begun::Previewed(Preview {
+            queue: queue.to_owned(),
+            kind: new.kind,
+            filter: new.filter.to_string(),
+            dry_run: true,
+            eligible: preview.eligible,
+            looked: preview.looked,
+            total: preview.total,
+            is_whole: preview.is_whole,
+        }));
     }
     let new = new.by(person::name());
     if starting.detach {
@@ -195,9 +201,22 @@ pub(super) async fn begin(
     Ok(Begun::Started(Box::new(follow(inspector.run_operation(&operation)).await?)))
 }
 
+/// What an operation would do, as JSON.
+#[derive(Serialize)]
+pub(super) struct Preview {
+    queue: String,
+    kind: OperationKind,
+    filter: String,
+    dry_run: bool,
+    eligible: u64,
+    looked: u64,
+    total: u64,
+    is_whole: bool,
+}
+
 /// What has become of it.
 pub(super) enum Begun {
-    Looked(serde_json::Value),
+    Previewed(Preview),
     Started(Box<Operation>),
 }
 

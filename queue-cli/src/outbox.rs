@@ -8,8 +8,12 @@ use serde_json::json;
 use super::{
     args::Format,
     exit::{Exit, Failure},
-    output::{coarse, print, print_json, short, table},
+    output::{print, print_json, short},
     person,
+    table::{
+        self,
+        Column::{self, Field, Made},
+    },
 };
 
 #[derive(Debug, Subcommand)]
@@ -161,19 +165,11 @@ pub(super) async fn outbox(command: OutboxCommand) -> Result<(), Failure> {
         }
         OutboxCommand::List { database, queue: None, format, .. } => {
             let queues = database.relay()?.queues().await.map_err(|error| failure(&error))?;
-            if format.json {
-                Ok(print_json(&json!({ "queues": queues.iter().map(json_of_queue).collect::<Vec<_>>() }))?)
-            } else {
-                Ok(print(&text_of_queues(&queues))?)
-            }
+            table::list(&format, "queues", &queues, &QUEUES, "the outbox is empty")
         }
         OutboxCommand::List { database, queue: Some(queue), refused, limit, format } => {
             let rows = database.relay()?.rows(&queue, refused, limit).await.map_err(|error| failure(&error))?;
-            if format.json {
-                Ok(print_json(&json!({ "rows": rows.iter().map(json_of_row).collect::<Vec<_>>() }))?)
-            } else {
-                Ok(print(&text_of_rows(&rows))?)
-            }
+            table::list(&format, "rows", &rows, &ROWS, &format!("{queue} has no such rows"))
         }
         OutboxCommand::Retry { database, queue, rows, format } => {
             change(&database, &queue, &OutboxChange::Retry(rows), "to be sent again", &format).await
@@ -225,47 +221,24 @@ fn counted(rows: usize) -> String {
     if rows == 1 { "1 row".to_owned() } else { format!("{rows} rows") }
 }
 
-fn text_of_queues(queues: &[OutboxQueue]) -> String {
-    let age = |queue: &OutboxQueue| queue.oldest.map(coarse).unwrap_or_default();
-    let relay = |queue: &OutboxQueue| queue.holder.clone().unwrap_or_else(|| "none".to_owned());
-    let full = |queue: &OutboxQueue| if queue.full { "full" } else { "" };
-    let rows = queues.iter().map(|queue| {
-        let numbers = [queue.waiting, queue.refused, queue.in_flight].map(|n| n.to_string());
-        let [waiting, refused, in_flight] = numbers;
-        [
-            queue.queue.clone(),
-            waiting,
-            age(queue),
-            in_flight,
-            refused,
-            full(queue).to_owned(),
-            relay(queue),
-            queue.broker.clone().unwrap_or_default(),
-        ]
-    });
-    table(&["queue", "#waiting", "#oldest", "#in flight", "#refused", "full", "relay", "broker"], rows)
-}
+const QUEUES: [Column<OutboxQueue>; 8] = [
+    Field("queue"),
+    Field("waiting"),
+    Field("oldest_ms"),
+    Field("in_flight"),
+    Field("refused"),
+    Field("full"),
+    Made("relay", |queue| queue.holder.clone().unwrap_or_else(|| "none".to_owned())),
+    Field("broker"),
+];
 
-fn json_of_queue(queue: &OutboxQueue) -> serde_json::Value {
-    let oldest_ms = queue.oldest.map(|age| age.as_millis() as u64);
-    json!({
-        "queue": queue.queue, "waiting": queue.waiting, "oldest_ms": oldest_ms, "in_flight": queue.in_flight, "refused": queue.refused,
-        "leased": queue.leased, "holder": queue.holder, "full": queue.full, "broker": queue.broker,
-    })
-}
-
-fn text_of_rows(rows: &[OutboxRow]) -> String {
-    let state = |row: &OutboxRow| match &row.refused {
+const ROWS: [Column<OutboxRow>; 4] = [
+    Field("row"),
+    Field("task"),
+    Field("age_ms"),
+    Made("state", |row| match &row.refused {
         Some(why) => format!("refused: {}", short(why, 200)),
         None if row.put_off => "put off: its group is full".to_owned(),
         None => "waiting".to_owned(),
-    };
-    let rows = rows.iter().map(|row| [row.id.to_string(), row.task.clone().unwrap_or_default(), coarse(row.age), state(row)]);
-    table(&["row", "task", "#age", "state"], rows)
-}
-
-fn json_of_row(row: &OutboxRow) -> serde_json::Value {
-    json!({
-        "row": row.id.to_string(), "seq": row.id.seq, "job": row.id.job(), "task": row.task, "age_ms": row.age.as_millis() as u64, "put_off": row.put_off, "refused": row.refused,
-    })
-}
+    }),
+];

@@ -119,31 +119,104 @@ pub(super) fn table<R: IntoIterator<Item = String>>(headings: &[impl AsRef<str>]
     table_within(columns, headings, rows)
 }
 
+/// The room between two columns.
+const GAP: u16 = 2;
+
+/// A text is never shortened to less than this.
+const TEXT: usize = 12;
+
+/// The first column is never shortened to less than this, which is the address of a job with a
+/// generated id and a short queue: addresses are copied.
+const ADDRESS: usize = 44;
+
+/// Where not all columns have room, the others follow below, each time behind the first one.
 fn table_within<R: IntoIterator<Item = String>>(columns: usize, headings: &[impl AsRef<str>], rows: impl IntoIterator<Item = R>) -> String {
+    let headings: Vec<&str> = headings.iter().map(AsRef::as_ref).collect();
+    let mut rows: Vec<Vec<String>> = rows.into_iter().map(|row| row.into_iter().map(|cell| plain(&cell)).collect()).collect();
+    let gap = usize::from(GAP);
+    let title = |at: usize| headings[at].trim_start_matches('#').chars().count();
+    let width = |rows: &[Vec<String>], at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0).max(title(at));
+    let whole: usize = (0..headings.len()).map(|at| width(&rows, at) + gap).sum();
+    if whole.saturating_sub(gap) <= columns {
+        return part(None, &headings, &rows, &(0..headings.len()).collect::<Vec<_>>());
+    }
+    let first = (columns / 2).max(ADDRESS).min(columns);
+    for row in &mut rows {
+        if row[0].chars().count() > first {
+            row[0] = cut(&row[0], first - 1);
+        }
+    }
+    let least = |at: usize| match at == 0 || headings[at].starts_with('#') {
+        true => width(&rows, at),
+        false => width(&rows, at).min(title(at).max(TEXT)),
+    };
+    let mut parts = vec![vec![0]];
+    let mut taken = least(0);
+    for at in 1..headings.len() {
+        if taken + gap + least(at) > columns && parts.last().is_some_and(|part| part.len() > 1) {
+            parts.push(vec![0]);
+            taken = least(0);
+        }
+        taken += gap + least(at);
+        parts.last_mut().expect("it has a first part").push(at);
+    }
+    parts.iter().map(|chosen| part(Some(columns), &headings, &rows, chosen)).collect::<Vec<_>>().join("\n")
+}
+
+/// A table of these columns.
+fn part(columns: Option<usize>, headings: &[&str], rows: &[Vec<String>], chosen: &[usize]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_truncation_indicator("…");
-    table.set_header(headings.iter().map(|heading| heading.as_ref().trim_start_matches('#')));
+    table.set_header(chosen.iter().map(|at| headings[*at].trim_start_matches('#')));
     for row in rows {
-        let mut row = Row::from(row.into_iter().map(|cell| plain(&cell)));
+        let mut row = Row::from(chosen.iter().map(|at| &row[*at]));
         row.max_height(1);
         table.add_row(row);
     }
-    if let Ok(columns) = u16::try_from(columns) {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns);
+    if let Some(columns) = columns.and_then(|columns| u16::try_from(columns).ok()) {
+        // Behind the last column there is nothing.
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns.saturating_add(GAP));
     }
-    for (at, (column, heading)) in table.column_iter_mut().zip(headings).enumerate() {
-        column.set_padding((0, 2));
-        let is_number = heading.as_ref().starts_with('#');
+    for (column, at) in table.column_iter_mut().zip(chosen) {
+        column.set_padding((0, GAP));
+        let is_number = headings[*at].starts_with('#');
         if is_number {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        // An address is copied, and a number has no part that could be left out.
-        if at == 0 || is_number {
+        if *at == 0 || is_number {
             column.set_constraint(ColumnConstraint::ContentWidth);
         }
     }
     let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
     lines.join("\n")
+}
+
+/// Lines as a terminal has room for them: words that have none follow below.
+pub(super) fn wrapped(text: &str) -> String {
+    if !io::stdout().is_terminal() {
+        return text.to_owned();
+    }
+    let columns = size().0;
+    text.lines().map(|line| wrapped_within(columns, line)).collect::<Vec<_>>().join("\n")
+}
+
+/// The same for a terminal of this many columns.
+pub(super) fn wrapped_within(columns: usize, line: &str) -> String {
+    let (mut text, mut taken) = (String::new(), 0);
+    for word in line.split(' ') {
+        if taken > 0 && taken + 1 + word.chars().count() > columns {
+            text.push_str("\n    ");
+            taken = 4;
+        } else if taken > 0 {
+            text.push(' ');
+            taken += 1;
+        }
+        let room = columns.saturating_sub(taken);
+        let word = if word.chars().count() > room { cut(word, room.saturating_sub(1)) } else { word.to_owned() };
+        taken += word.chars().count();
+        text.push_str(&word);
+    }
+    text
 }
 
 /// A text of one or several lines, without what a terminal would obey.
@@ -226,6 +299,30 @@ mod tests {
         assert!(narrow.lines().all(|line| line.chars().count() <= 40), "{narrow}");
         assert!(narrow.lines().count() == 2 && narrow.contains("orders/1") && narrow.contains('…') && narrow.contains("17"), "{narrow}");
         assert!(within(usize::MAX).contains("an error that is far too long for it"));
+    }
+
+    #[test]
+    fn columns_without_room_follow_below() {
+        let headings: Vec<String> = ["queue".to_owned()].into_iter().chain((1..=14).map(|n| format!("#heading{n}"))).collect();
+        for name in ["mail", &"long".repeat(40)] {
+            let row = || [[name.to_owned()].into_iter().chain((1..=14).map(|n| (n * 1_000_003).to_string()))];
+            let narrow = table_within(80, &headings, row());
+            assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+            assert!((1..=14).all(|n| narrow.contains(&(n * 1_000_003).to_string())), "{narrow}");
+            let start: String = name.chars().take(4).collect();
+            assert!(narrow.lines().skip(1).step_by(2).all(|line| line.starts_with(&start)), "each part begins with the queue: {narrow}");
+            assert_eq!(table_within(usize::MAX, &headings, row()).lines().count(), 2);
+        }
+    }
+
+    #[test]
+    fn a_line_without_room_goes_on_below() {
+        let line = "17:22:45.123 orders/1 close_order active -> dead (max_attempts)";
+        let narrow = wrapped_within(40, line);
+        assert_eq!(narrow, "17:22:45.123 orders/1 close_order active\n    -> dead (max_attempts)");
+        assert_eq!(wrapped_within(80, line), line);
+        let long = wrapped_within(20, &format!("at {} is dead", "x".repeat(100)));
+        assert!(long.lines().all(|line| line.chars().count() <= 20) && long.ends_with("is dead"), "{long}");
     }
 
     #[tokio::test]

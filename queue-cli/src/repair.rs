@@ -235,7 +235,7 @@ struct Total {
 /// confirmed it.
 async fn all(client: &Client, inspector: &Inspector, change: Change, select: &Select, asks: bool) -> Result<(), Failure> {
     let which = Which::of(change, select)?;
-    let (mut totals, mut looked) = (Vec::new(), Vec::new());
+    let (mut totals, mut previews) = (Vec::new(), Vec::new());
     let starting = Starting { dry_run: select.dry_run, detach: select.detach };
     let (mut queues, mut unreadable) = queues::readable(client, select.queue.as_deref()).await?;
     if asks {
@@ -263,8 +263,8 @@ async fn all(client: &Client, inspector: &Inspector, change: Change, select: &Se
             }
         };
         let operation = match begun {
-            Some(Begun::Looked(answer)) => {
-                looked.push(answer);
+            Some(Begun::Previewed(preview)) => {
+                previews.push(preview);
                 continue;
             }
             Some(Begun::Started(operation)) => Some(*operation),
@@ -281,8 +281,8 @@ async fn all(client: &Client, inspector: &Inspector, change: Change, select: &Se
         totals.push(Total { queue, state: which.state().map(JobState::name), done, operation });
     }
     if select.format.json {
-        if select.dry_run { print_json(&json!({ "queues": looked }))? } else { print_json(&json!({ "queues": totals }))? }
-    } else if unreadable.is_empty() && looked.is_empty() && totals.iter().all(|total| total.done == 0 && !is_under_way(total)) {
+        if select.dry_run { print_json(&json!({ "queues": previews }))? } else { print_json(&json!({ "queues": totals }))? }
+    } else if unreadable.is_empty() && previews.is_empty() && totals.iter().all(|total| total.done == 0 && !is_under_way(total)) {
         let state = which.state().map_or_else(|| format!("can be {}", change.done()), |state| format!("is {state}"));
         note(&if which.only.is_empty() { format!("no job {state}") } else { format!("no job {state} and matches the filter") });
     }

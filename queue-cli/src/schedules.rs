@@ -353,7 +353,5 @@ async fn show(client: &Client, schedule: &ScheduleAddress, format: &Format) -> R
         };
         lines.push(("event", format!("{when} {}{range}", event.what)));
     }
-    let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let text: Vec<String> = lines.into_iter().map(|(name, value)| format!("{name:width$}  {}", value.replace('\n', " "))).collect();
-    Ok(print(&text.join("\n"))?)
+    Ok(print(&table::lines(lines))?)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use queue_core::{
     Client, Error,
     broker::{JobState, OutboxRecord, QueueStats},
-    inspect::HistorySpan,
+    inspect::{HistorySpan, OutboxDepth},
 };
 use serde::Serialize;
 
@@ -15,10 +15,14 @@ use super::{
     doctor::{Problem, topics},
     exit::Failure,
     history,
-    output::{coarse, print, print_json, table},
+    output::{coarse, print, print_json, wrapped},
     parked::Parked,
     pauses,
     queues::{self, Unreadable},
+    table::{
+        self,
+        Column::{self, Field, Made},
+    },
 };
 
 #[derive(Serialize)]
@@ -54,16 +58,31 @@ pub(super) struct QueueStatus {
 }
 
 impl QueueStatus {
-    fn row(&self) -> [String; 15] {
-        let [a, b, c, d, e, f, g, h, i, j] = JobState::ALL.map(|state| match self.stats.count(state) {
+    fn jobs(&self, state: JobState) -> String {
+        match self.stats.count(state) {
             0 => "-".to_owned(),
             jobs => jobs.to_string(),
-        });
-        let paused = pauses::told(self.stats.pause.as_ref(), 40);
-        let oldest = self.stats.oldest.map_or_else(|| "-".to_owned(), coarse);
-        [self.queue.clone(), a, b, oldest, c, d, e, f, g, h, i, j, self.stats.workers.to_string(), self.stats.lanes.to_string(), paused]
+        }
     }
 }
+
+const COLUMNS: [Column<QueueStatus>; 15] = [
+    Field("queue"),
+    Made("#scheduled", |row| row.jobs(JobState::Scheduled)),
+    Made("#ready", |row| row.jobs(JobState::Ready)),
+    Made("oldest", |row| row.stats.oldest.map_or_else(|| "-".to_owned(), coarse)),
+    Made("#active", |row| row.jobs(JobState::Active)),
+    Made("#retry", |row| row.jobs(JobState::Retry)),
+    Made("#parked", |row| row.jobs(JobState::Parked)),
+    Made("#held", |row| row.jobs(JobState::Held)),
+    Made("#done", |row| row.jobs(JobState::Done)),
+    Made("#dead", |row| row.jobs(JobState::Dead)),
+    Made("#cancelled", |row| row.jobs(JobState::Cancelled)),
+    Made("#expired", |row| row.jobs(JobState::Expired)),
+    Field("workers"),
+    Field("lanes"),
+    Made("paused", |row| pauses::told(row.stats.pause.as_ref(), 40)),
+];
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArgs {
@@ -124,7 +143,7 @@ async fn once(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
     if rows.is_empty() && unreadable.is_empty() {
         text.push_str("there are no queues: no job was ever enqueued, and no worker has run");
     } else {
-        text.push_str(&depths(&rows));
+        text.push_str(&table::text(&rows, &COLUMNS));
     }
     for row in &rows {
         // The others have a column.
@@ -145,46 +164,40 @@ async fn once(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
         let queue = queue.as_ref().map(|queue| format!("{queue}: ")).unwrap_or_default();
         text.push_str(&format!("\n{queue}{problem}"));
     }
-    print(&text)?;
+    print(&wrapped(&text))?;
     Unreadable::tell(&unreadable)
 }
+
+const OUTBOXES: [Column<(OutboxRecord, Option<OutboxDepth>)>; 7] = [
+    Made("outbox", |(outbox, _)| outbox.database.clone()),
+    Made("queue", |(_, depth)| depth.as_ref().map_or_else(|| "-".to_owned(), |depth| depth.queue.clone())),
+    Made("#waiting", |(_, depth)| depth.as_ref().map_or(0, |depth| depth.waiting).to_string()),
+    Made("oldest", |(_, depth)| depth.as_ref().and_then(|depth| depth.oldest).map_or_else(|| "-".to_owned(), coarse)),
+    Made("#in flight", |(_, depth)| depth.as_ref().map_or(0, |depth| depth.in_flight).to_string()),
+    Made("#refused", |(_, depth)| depth.as_ref().map_or(0, |depth| depth.refused).to_string()),
+    Made("relay", |(outbox, depth)| match outbox.is_stale() {
+        true => format!("not reported since {}", humantime::format_rfc3339_seconds(outbox.reported_at)),
+        false => depth.as_ref().and_then(|depth| depth.holder.clone()).unwrap_or_else(|| "-".to_owned()),
+    }),
+];
 
 /// A line of each queue of each outbox, and what is wrong with it.
 fn outboxes_text(outboxes: &[OutboxRecord]) -> String {
     let mut rows = Vec::new();
     for outbox in outboxes {
-        let relay = |holder: &Option<String>| match outbox.is_stale() {
-            true => format!("not reported since {}", humantime::format_rfc3339_seconds(outbox.reported_at)),
-            false => holder.clone().unwrap_or_else(|| "-".to_owned()),
-        };
-        if outbox.queues.is_empty() {
-            let [zero, none] = ["0", "-"].map(str::to_owned);
-            rows.push([outbox.database.clone(), none.clone(), zero.clone(), none, zero.clone(), zero, relay(&None)]);
-        }
-        rows.extend(outbox.queues.iter().map(|depth| {
-            let [waiting, in_flight, refused] = [depth.waiting, depth.in_flight, depth.refused].map(|rows| rows.to_string());
-            let oldest = depth.oldest.map_or_else(|| "-".to_owned(), coarse);
-            [outbox.database.clone(), depth.queue.clone(), waiting, oldest, in_flight, refused, relay(&depth.holder)]
-        }));
+        let empty = outbox.queues.is_empty().then_some(None);
+        rows.extend(outbox.queues.iter().cloned().map(Some).chain(empty).map(|depth| (outbox.clone(), depth)));
     }
-    let mut text = table(&["outbox", "queue", "#waiting", "oldest", "#in flight", "#refused", "relay"], rows);
+    let mut text = table::text(&rows, &OUTBOXES);
     for (problem, _) in outboxes.iter().flat_map(OutboxRecord::problems) {
         text.push_str(&format!("\n{problem}"));
     }
     text
 }
 
-fn depths(rows: &[QueueStatus]) -> String {
-    let states = ["#scheduled", "#ready", "oldest", "#active", "#retry", "#parked", "#held", "#done", "#dead", "#cancelled", "#expired"];
-    let headings = [&["queue"], &states[..], &["#workers", "#lanes", "paused"]].concat();
-    table(&headings, rows.iter().map(QueueStatus::row))
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
-
-    use queue_core::inspect::OutboxDepth;
 
     use super::*;
 

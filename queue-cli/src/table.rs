@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{
     args::Format,
     exit::{Failure, note},
-    output::{coarse, print, print_json, relative, table},
+    output::{coarse, plain, print, print_json, relative, table},
 };
 
 /// Most names of a list that a cell has.
@@ -65,11 +65,18 @@ pub(super) fn text<T: Serialize>(records: &[T], columns: &[Column<T>]) -> String
     table(&headings, records.iter().zip(&values).map(cells))
 }
 
-/// The headings and cells of one record.
-pub(super) fn facts<T: Serialize>(record: &T, columns: &[Column<T>]) -> Vec<(String, String)> {
+/// One record, with a line for each column that has a value.
+pub(super) fn facts<T: Serialize>(record: &T, columns: &[Column<T>]) -> String {
     let values = [serde_json::to_value(record).unwrap_or_default()];
-    let facts = columns.iter().map(|column| (column.heading(&values).trim_start_matches('#').to_owned(), column.cell(record, &values[0])));
-    facts.collect()
+    let facts = columns.iter().map(|column| (column.heading(&values), column.cell(record, &values[0])));
+    lines(facts.map(|(heading, cell)| (heading.trim_start_matches('#').to_owned(), cell)))
+}
+
+/// A line for each name that has a value.
+pub(super) fn lines<N: AsRef<str>>(facts: impl IntoIterator<Item = (N, String)>) -> String {
+    let facts: Vec<(N, String)> = facts.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+    let width = facts.iter().map(|(name, _)| name.as_ref().len()).max().unwrap_or_default();
+    facts.iter().map(|(name, value)| format!("{:width$}  {}", name.as_ref(), plain(value))).collect::<Vec<_>>().join("\n")
 }
 
 impl<T> Column<T> {

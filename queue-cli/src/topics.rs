@@ -376,8 +376,7 @@ fn show(topic: &TopicInfo, format: &Format) -> Result<(), Failure> {
         ("oldest", first),
         ("retention", keeps(&topic.retention)),
     ];
-    let text: Vec<String> = lines.into_iter().map(|(name, value)| format!("{name:9}  {value}")).collect();
-    print(&text.join("\n"))?;
+    print(&table::lines(lines))?;
     if topic.subscriptions.is_empty() {
         note("it has no subscriptions");
         return Ok(());

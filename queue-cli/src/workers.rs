@@ -10,6 +10,7 @@ use queue_core::{
     broker::{ProcessId, bytes},
     inspect::{JobRecord, WorkerJobs, WorkerMode, WorkerRecord},
 };
+use serde::Serialize;
 
 use self::ask::AskArgs;
 use super::{
@@ -17,7 +18,7 @@ use super::{
     args::Format,
     exit::{Exit, Failure},
     logs,
-    output::{coarse, plain, print, print_json, relative, short, table},
+    output::{coarse, print, print_json, relative, short},
     queues::{self, Unreadable},
     table::{
         self,
@@ -176,37 +177,43 @@ async fn show(client: &Client, id: ProcessId, format: &Format) -> Result<(), Fai
     let worker = known(&client.inspector().workers().await?, id)?;
     let held = client.inspector().jobs_of_worker(&worker, SHOWN).await?;
     if format.json {
-        return Ok(print_json(&serde_json::json!({ "worker": worker, "jobs": held.jobs, "is_whole": held.is_whole }))?);
+        return Ok(print_json(&Shown { worker: &worker, jobs: &held.jobs, is_whole: held.is_whole })?);
     }
-    Ok(print(&text(&worker, &held, SystemTime::now()))?)
+    Ok(print(&text(&worker, &held))?)
 }
 
-fn text(worker: &WorkerRecord, held: &WorkerJobs, now: SystemTime) -> String {
-    let facts = table::facts(worker, &COLUMNS);
-    let mut lines: Vec<String> =
-        facts.iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| format!("{name:<9}{}", plain(value))).collect();
-    lines.push(String::new());
+/// A worker with its jobs, as JSON.
+#[derive(Serialize)]
+struct Shown<'a> {
+    worker: &'a WorkerRecord,
+    jobs: &'a [JobRecord],
+    is_whole: bool,
+}
+
+fn text(worker: &WorkerRecord, held: &WorkerJobs) -> String {
+    let mut text = table::facts(worker, &COLUMNS);
+    text.push_str("\n\n");
     if held.jobs.is_empty() {
-        lines.push("no job runs on it".to_owned());
+        text.push_str("no job runs on it");
     } else {
-        lines.push(table(&["job", "task", "#attempt", "runs for", "progress"], held.jobs.iter().map(|job| job_cells(job, now))));
+        text.push_str(&table::text(&held.jobs, &JOBS));
     }
     if !held.is_whole {
-        lines.push("more jobs of it are not shown".to_owned());
+        text.push_str("\nmore jobs of it are not shown");
     }
-    lines.join("\n")
+    text
 }
 
-fn job_cells(job: &JobRecord, now: SystemTime) -> [String; 5] {
-    let since = job.running.as_ref().map(|running| now.duration_since(running.since).unwrap_or_default());
-    [
-        job.address.to_string(),
-        job.task.clone().unwrap_or_else(|| "(unreadable)".to_owned()),
-        (job.failures + 1).to_string(),
-        since.map_or_else(String::new, coarse),
-        job.progress.as_ref().map_or_else(String::new, |progress| short(&logs::told(progress), 60)),
-    ]
-}
+const JOBS: [Column<JobRecord>; 5] = [
+    Field("job"),
+    Made("task", |job| job.task.clone().unwrap_or_else(|| "(unreadable)".to_owned())),
+    Made("#attempt", |job| (job.failures + 1).to_string()),
+    Made("runs for", |job| {
+        let since = job.running.as_ref().map(|running| SystemTime::now().duration_since(running.since).unwrap_or_default());
+        since.map(coarse).unwrap_or_default()
+    }),
+    Made("progress", |job| job.progress.as_ref().map(|progress| short(&logs::told(progress), 60)).unwrap_or_default()),
+];
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use queue_core::JobId;
+use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use crate::{
     Relay,
@@ -10,8 +11,8 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A queue of an outbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A queue of an outbox. It is [`Serialize`]: the fields by their names, and `oldest_ms`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OutboxQueue {
     /// Its name, or `@` and the name of a topic.
@@ -21,6 +22,7 @@ pub struct OutboxQueue {
     /// Rows that can never be sent.
     pub refused: u64,
     /// The age of the oldest row that is not sent, by the clock of the database.
+    #[serde(rename = "oldest_ms", serialize_with = "ms")]
     pub oldest: Option<Duration>,
     /// Rows of the request in flight.
     pub in_flight: u64,
@@ -59,6 +61,20 @@ impl fmt::Display for OutboxRowId {
     }
 }
 
+impl Serialize for OutboxRowId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut id = serializer.serialize_struct("OutboxRowId", 3)?;
+        id.serialize_field("row", &self.to_string())?;
+        id.serialize_field("seq", &self.seq)?;
+        id.serialize_field("job", &self.job())?;
+        id.end()
+    }
+}
+
+fn ms<S: Serializer>(time: &(impl Copy + Into<Option<Duration>>), serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    (*time).into().map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)).serialize(serializer)
+}
+
 impl FromStr for OutboxRowId {
     type Err = Error;
 
@@ -76,15 +92,18 @@ impl FromStr for OutboxRowId {
     }
 }
 
-/// A row of an outbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A row of an outbox. It is [`Serialize`]: `row` (its id), `seq`, `job`, `task`, `age_ms`,
+/// `put_off` and `refused`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OutboxRow {
     /// Its number and the id that its job has, or will have.
+    #[serde(flatten)]
     pub id: OutboxRowId,
     /// Its task, or the type of its event, if it can be read.
     pub task: Option<String>,
     /// Its age, by the clock of the database.
+    #[serde(rename = "age_ms", serialize_with = "ms")]
     pub age: Duration,
     /// Whether it waits, because its group is full.
     pub put_off: bool,

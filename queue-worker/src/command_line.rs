@@ -30,30 +30,9 @@ use crate::{
 ///
 /// # Commands
 ///
-/// | command | effect |
-/// |---|---|
-/// | `work`, or none | runs jobs until SIGTERM, SIGINT (Ctrl-C), SIGHUP or SIGQUIT; waits for an unreachable broker |
-/// | `tasks`; `tasks list`, `pause`, `resume` | lists the tasks in this program and their parameters; pauses tasks |
-/// | `enqueue TASK --args JSON` | stores a job |
-/// | `status` | prints the number of jobs of each queue by state, and its workers |
-/// | `watch` | prints state transitions of jobs until it is stopped |
-/// | `workers`; `workers show`, `quiet`, `resume`, `stop` | lists the workers: host, process, release, queues, resource usage; controls them |
-/// | `failures` | lists failures, grouped by their pattern |
-/// | `doctor` | checks the broker, and searches the queues for damage; `--repair` repairs it |
-/// | `jobs list`, `search`, `show`, `why`, `wait`, `logs` | reads jobs |
-/// | `jobs requeue`, `promote`, `cancel`, `edit`, `duplicate`, `delete` | changes jobs |
-/// | `queues list`, `set`, `pause`, `resume`, `drain`, `purge`, `remove` | lists queues; sets aging; stops and resumes claims; removes jobs; removes unused queues |
-/// | `operations list`, `show`, `stop`, `resume` | shows and controls operations on all matching jobs |
-/// | `groups list`, `show`, `set`, `pause`, `resume`, `drain`, `cancel` | shows groups, sets their rules, cancels their jobs |
-/// | `limits list`, `show`, `set`, `remove` | shows limits and their holders, and sets them at run time |
-/// | `keys list`, `release` | lists held unique keys and their jobs; releases a key from the job that holds it |
-/// | `topics list`, `show`, `publish`, `read`, `subscribe`, `unsubscribe`, `rewind`, `set`, `trim` | shows topics and their subscriptions, publishes and reads events, sets retention |
-/// | `schedules list`, `show`, `next`, `add`, `pause`, `resume`, `run`, `backfill`, `remove` | shows and changes schedules |
-/// | `outbox init`, `list`, `retry`, `drop`, `release` | prints the SQL that creates the tables of an outbox, shows its rows and repairs them |
-/// | `backup FILE` | copies a SQLite database into a file, while it is used (feature `sqlite`) |
-/// | `exporter` | serves the metrics of every queue for Prometheus |
-/// | `dashboard` | serves the dashboard (feature `dashboard`) |
-/// | `completions SHELL` | prints a completion script |
+/// Without a command it is `work`, which runs jobs until SIGTERM, SIGINT (Ctrl-C), SIGHUP or SIGQUIT,
+/// and waits for an unreachable broker. `--help` lists the other commands, which enqueue, inspect
+/// and change jobs; `docs/command-line.md` in the repository describes them.
 ///
 /// Only `work`, `enqueue` and `schedules add` create a SQLite database that does not exist.
 ///

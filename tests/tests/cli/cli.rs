@@ -199,6 +199,76 @@ fn a_shell_completes_names_that_the_broker_has() {
     assert_eq!(completed(&place, "nonsense://", "shop_worker queues pause "), "");
 }
 
+/// Runs a command in a terminal of 80 columns and 24 rows.
+#[cfg(target_os = "linux")]
+fn in_terminal(place: &Place, arguments: &str) -> Command {
+    let mut script = Command::new("script");
+    let command = format!("stty cols 80 rows 24; exec {} {arguments}", env!("CARGO_BIN_EXE_shop_worker"));
+    script.args(["--quiet", "--return", "--command", &command, "/dev/null"]).current_dir(place.folder.path());
+    script
+        .env("QUEUE_URL", format!("sqlite://{}", place.file().display()))
+        .env("TERM", "xterm")
+        .env("SHELL", "/bin/sh")
+        .env_remove("NO_COLOR");
+    script.stdin(Stdio::null());
+    script
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn no_color_turns_the_colors_of_a_terminal_off() {
+    let place = Place::new();
+    let help = |command: &mut Command| Ended::of(&output(command).expect("a terminal can be opened")).stdout;
+    let escape = "\u{1b}[";
+    assert!(help(&mut in_terminal(&place, "--help")).contains(escape));
+    let plain = help(in_terminal(&place, "--help").env("NO_COLOR", "1"));
+    assert!(plain.contains("Examples:") && !plain.contains(escape), "{plain}");
+    assert!(!place.ok(&["--help"]).contains(escape), "a pipe is no terminal");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn answers_fit_a_terminal_of_80_columns() {
+    let place = Place::new();
+    let queue = "a-queue-with-a-long-name".repeat(3);
+    let enqueue = |queue: &str| place.ok(&["enqueue", "greet", "--args", r#"{"name":"Bo"}"#, "--queue", queue]);
+    enqueue("mail");
+    enqueue(&queue);
+    let fits = |said: &str| {
+        let lines = said.lines().map(|line| {
+            ["\u{1b}[2J", "\u{1b}[H", "\u{1b}[K", "\u{1b}[J", "\r"].iter().fold(line.to_owned(), |line, code| line.replace(code, ""))
+        });
+        let lines: Vec<String> = lines.collect();
+        assert!(lines.len() <= 24 && lines.iter().all(|line| line.chars().count() <= 80), "{}", lines.join("\n"));
+        lines.join("\n")
+    };
+    // Numbers of every column are there, and the names as far as there is room.
+    let status = fits(&Ended::of(&output(&mut in_terminal(&place, "status")).expect("a terminal can be opened")).stdout);
+    assert!(
+        ["a-queue-with-a-long-name", "mail", "ready", "cancelled", "workers", "lanes"].iter().all(|word| status.contains(word)),
+        "{status}"
+    );
+
+    let mut again = Working(in_terminal(&place, "status --watch").stdout(Stdio::piped()).spawn().unwrap());
+    let (mut said, mut stdout) = (Vec::new(), again.0.stdout.take().unwrap());
+    while !said.ends_with(b"\x1b[J") {
+        let mut byte = [0];
+        stdout.read_exact(&mut byte).unwrap();
+        said.extend(byte);
+    }
+    let shown = fits(&String::from_utf8(said).unwrap());
+    assert!(shown.contains("lanes") && shown.contains("mail"), "{shown}");
+
+    let mut watch = in_terminal(&place, "watch --limit 1").stdout(Stdio::piped()).spawn().unwrap();
+    wait_for("a transition", || {
+        enqueue(&queue);
+        watch.try_wait().unwrap()
+    });
+    let mut said = String::new();
+    watch.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(fits(&said).contains("new -> ready"), "{said}");
+}
+
 #[test]
 fn the_tables_of_an_outbox_are_printed() {
     let place = Place::new();
