@@ -1,5 +1,5 @@
 //! Jobs of an ordered group run one after the other, in the order in which they came: I30. One that
-//! waits for its retry holds the line.
+//! waits for its retry blocks the group line.
 //!
 //! Claims are numbered in their order. Of two jobs of which the first was surely stored before the
 //! second, no claim of the second may come before the last one of the first, nor before its end.

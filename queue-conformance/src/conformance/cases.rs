@@ -191,11 +191,11 @@ macro_rules! __conformance_cases {
                 what_is_declared_is_changed_by_who_has_read_it;
             lines:
                 an_ordered_group_runs_one_job_at_a_time
-                a_job_that_waits_for_its_retry_holds_the_line
+                a_job_that_waits_for_its_retry_blocks_the_group_line
                 the_end_of_a_job_frees_the_line
                 a_job_that_waits_for_its_retry_lets_the_next_pass_if_asked
                 a_suspect_waits_for_its_group
-                a_suspect_holds_the_line
+                a_suspect_blocks_the_group_line
                 a_parked_job_waits_for_its_group
                 a_job_with_a_key_stands_in_the_line_of_its_group
                 a_replay_takes_no_second_slot;
@@ -272,7 +272,7 @@ macro_rules! __conformance_cases {
                 an_edit_computes_the_digest_of_a_given_id_anew
                 an_edit_moves_a_job_to_another_group
                 a_group_that_is_full_takes_no_edited_job
-                the_head_of_an_ordered_group_holds_the_line_until_it_leaves
+                the_head_of_an_ordered_group_blocks_the_group_line_until_it_leaves
                 an_edit_changes_the_key
                 an_edit_takes_no_key_from_another_job
                 a_held_job_with_another_key_waits_no_longer

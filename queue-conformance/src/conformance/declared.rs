@@ -57,7 +57,7 @@ pub async fn what_code_declares_holds_where_nothing_is_set(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Code may declare that groups are in order; a job that waits for its retry holds the line.
+/// Code may declare that groups are in order; a job that waits for its retry blocks the group line.
 pub async fn code_declares_an_order(bed: Bed) {
     declare(&bed, "v1", |rule| rule.order = Some(GroupOrder::Ordered)).await;
     put(&bed, "a", 3).await;

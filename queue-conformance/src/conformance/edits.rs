@@ -290,9 +290,9 @@ pub async fn a_group_that_is_full_takes_no_edited_job(bed: Bed) {
     sound(&bed).await;
 }
 
-/// The head of an ordered group that waits for its retry holds the line while it stays in the
-/// group, with whatever parameters and time, and frees it when it leaves.
-pub async fn the_head_of_an_ordered_group_holds_the_line_until_it_leaves(bed: Bed) {
+/// The head of an ordered group that waits for its retry blocks the group line while it stays in
+/// the group, with whatever parameters and time, and frees it when it leaves.
+pub async fn the_head_of_an_ordered_group_blocks_the_group_line_until_it_leaves(bed: Bed) {
     order(&bed, "a", GroupOrder::Ordered).await;
     let jobs = groups::put(&bed, "a", 2).await;
     let mut lane = bed.lane().await;
@@ -304,7 +304,7 @@ pub async fn the_head_of_an_ordered_group_holds_the_line_until_it_leaves(bed: Be
         edit.at_ms = at;
     })
     .await;
-    assert!(lane.claim(5).await.is_empty(), "it holds the line");
+    assert!(lane.claim(5).await.is_empty(), "it blocks the group line");
     sound(&bed).await;
     edit(&bed, &jobs[0], |edit| edit.group = Some(name("b"))).await;
     sound(&bed).await;

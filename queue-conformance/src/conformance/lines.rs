@@ -1,5 +1,5 @@
-//! Ordered groups: who holds the line, and until when. And what else stands in the line of a group:
-//! suspects, parked jobs, jobs with a key.
+//! Ordered groups: the job that blocks the group line, and until when. And what else stands in the
+//! line of a group: suspects, parked jobs, jobs with a key.
 
 use std::time::Duration;
 
@@ -38,9 +38,9 @@ pub async fn an_ordered_group_runs_one_job_at_a_time(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job that waits for its retry or its snooze holds the line, and comes back before all others,
-/// whatever their priority.
-pub async fn a_job_that_waits_for_its_retry_holds_the_line(bed: Bed) {
+/// A job that waits for its retry or its snooze blocks the group line, and comes back before all
+/// others, whatever their priority.
+pub async fn a_job_that_waits_for_its_retry_blocks_the_group_line(bed: Bed) {
     order(&bed, "a", GroupOrder::Ordered).await;
     let ids = put(&bed, "a", 2).await;
     let mut lane = bed.lane().await;
@@ -51,7 +51,7 @@ pub async fn a_job_that_waits_for_its_retry_holds_the_line(bed: Bed) {
         let mut urgent = job("a");
         urgent.priority = queue_core::Priority::Critical;
         assert_eq!(bed.put_job(urgent).await, Enqueued::Stored);
-        assert!(lane.claim(5).await.is_empty(), "it holds the line");
+        assert!(lane.claim(5).await.is_empty(), "it blocks the group line");
         sound(&bed).await;
         assert_eq!(bed.broker.promote(&bed.queue, &ids[..1]).await.unwrap(), [true]);
         assert_eq!(bed.ids(JobState::Ready).await[0], ids[0], "it stands before those of a higher priority");
@@ -153,9 +153,9 @@ pub async fn a_suspect_waits_for_its_group(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A suspect that holds the line of an ordered group is served before the others, and a worker that
-/// may run none gets nothing of the group.
-pub async fn a_suspect_holds_the_line(bed: Bed) {
+/// A suspect that blocks the line of an ordered group is served before the others, and a worker
+/// that may run none gets nothing of the group.
+pub async fn a_suspect_blocks_the_group_line(bed: Bed) {
     order(&bed, "a", GroupOrder::Ordered).await;
     let ids = put(&bed, "a", 2).await;
     let mut dying = bed.dying_lane().await;
@@ -165,7 +165,7 @@ pub async fn a_suspect_holds_the_line(bed: Bed) {
     let seen = eventually("a suspect waits", async || {
         let turn = without_suspect(&lane, 5);
         let answer = lane.send(&turn).await;
-        assert!(answer.deliveries.is_empty(), "the suspect holds the line");
+        assert!(answer.deliveries.is_empty(), "the suspect blocks the group line");
         answer.suspects.then_some(answer.more)
     })
     .await;

@@ -198,7 +198,7 @@ pub async fn a_turn_brings_one_suspect_at_most(bed: Bed) {
     }
 }
 
-/// A suspect that was cancelled before its turn takes the turn of no other.
+/// A suspect that was cancelled before it was served delays no other.
 pub async fn a_suspect_that_was_cancelled_keeps_no_other_from_its_turn(bed: Bed) {
     let (_, mut lane) = three_suspects(&bed).await;
     let page = bed.broker.list(&bed.queue, JobState::Ready, 0, 3).await.expect("they can be listed");

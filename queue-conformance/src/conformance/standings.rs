@@ -88,7 +88,7 @@ pub async fn a_job_of_a_group_says_what_its_group_may(bed: Bed) {
     let first = lane.claim_one().await;
     lane.end(&first, nack(LONG)).await;
     let held = line(&bed, &ids[2]).await.group.unwrap();
-    assert_eq!((held.running, held.held_by), (0, Some(ids[1].clone())), "the one that failed holds the line");
+    assert_eq!((held.running, held.held_by), (0, Some(ids[1].clone())), "the one that failed blocks the group line");
     // Not all that run are named.
     put(&bed, "many", HOLDERS_NAMED + 3).await;
     let last = put(&bed, "many", 1).await.remove(0);

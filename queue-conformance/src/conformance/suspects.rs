@@ -111,7 +111,7 @@ pub async fn suspects_of_groups_take_turns(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Who holds the line of an ordered group is a suspect: the group has no turn, and goes on when it
+/// The job that blocks the line of an ordered group is a suspect: the group continues when that job
 /// is served.
 pub async fn an_ordered_group_whose_holder_is_a_suspect_waits_for_it(bed: Bed) {
     order(&bed, "a", GroupOrder::Ordered).await;

@@ -125,8 +125,8 @@ mutants! {
             in conformance "on_redis::groups::a_changed_cap_holds_from_the_next_claim_on";
         "groups: the end of a job frees its line": "if lines and call('HGET', K.front, group) == ids[at] then" => "if false then"
             in conformance "on_redis::lines::the_end_of_a_job_frees_the_line";
-        "groups: who holds the line goes first": "elseif holder_of_line(group) == id then" => "elseif false then"
-            in conformance "on_redis::lines::a_job_that_waits_for_its_retry_holds_the_line";
+        "groups: the job that blocks the group line goes first": "elseif holder_of_line(group) == id then" => "elseif false then"
+            in conformance "on_redis::lines::a_job_that_waits_for_its_retry_blocks_the_group_line";
     }
     "queue-core/src/redis/doors/rotation.lua" {
         "groups: a group pays for its start": "entry.start + entry.cost, entry.room > 0" => "entry.start, entry.room > 0"

@@ -144,7 +144,7 @@ local function rule_of(group)
 end
 
 local function cost_of(weight)
-  return math.max(math.floor(C.turn_cost / weight), 1)
+  return math.max(math.floor(C.start_cost / weight), 1)
 end
 
 -- The job that blocks the line of a group, as far as its rule asks for that.
@@ -188,7 +188,7 @@ end
 -- further than its next job would be. So virtual time goes on even where no group ever comes again,
 -- and who waits is passed by nobody who comes later.
 local function next_start(group)
-  return virtual_time() + math.min(C.turn_apart, cost_of(rule_of(group).weight))
+  return virtual_time() + math.min(C.start_apart, cost_of(rule_of(group).weight))
 end
 
 -- Groups that may be served and are not in `next` come there.

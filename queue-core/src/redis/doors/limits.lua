@@ -611,7 +611,7 @@ local function limits()
   end
 
   -- The next job of the open chains of a group and a digit. What cannot start is shut. `only`: who
-  -- holds the line of the group, and its chain.
+  -- blocks the group line, and its chain.
   function L.next_of(entry, digit, asked, only, its_chain)
     entry.chains = entry.chains or {}
     local queue = entry.chains[digit]

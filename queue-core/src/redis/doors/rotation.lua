@@ -1,4 +1,4 @@
--- Turns of groups: which jobs a claim takes, one at a time, of the group with the least virtual
+-- Rotation of groups: which jobs a claim takes, one at a time, of the group with the least virtual
 -- start. Plain jobs are one more group, whose name is empty.
 --- include doors/groups, doors/admit
 

@@ -82,8 +82,8 @@ pub(super) fn constants() -> [(&'static str, String); 72] {
         ("cleanup_behind", CLEANUP_BEHIND.to_string()),
         ("sweeper_lease", SWEEPER_LEASE.as_millis().to_string()),
         // Of groups.
-        ("turn_cost", START_COST.to_string()),
-        ("turn_apart", START_APART.to_string()),
+        ("start_cost", START_COST.to_string()),
+        ("start_apart", START_APART.to_string()),
         ("middle", MIDDLE.to_string()),
         ("odd", ODD.to_string()),
         ("era", ERA.to_string()),

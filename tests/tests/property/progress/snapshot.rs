@@ -183,8 +183,8 @@ impl Snapshot {
         let mut first: BTreeSet<&GroupName> = jobs.into_keys().collect();
         let mut may = Vec::new();
         for job in &self.ready {
-            // Of an ordered group who holds the line goes first, or else the first that is no
-            // suspect.
+            // Of an ordered group the job that blocks the group line goes first, or else the first
+            // that is no suspect.
             let is_next = job.group.as_ref().is_none_or(|group| {
                 !self.is_ordered(job)
                     || self.groups.get(group).is_some_and(|(_, holder)| holder.is_some())
