@@ -53,6 +53,7 @@
 
 mod assets;
 mod cookie;
+mod findings;
 mod format;
 mod guard;
 mod history;
@@ -62,7 +63,6 @@ mod pages;
 mod params;
 mod paths;
 mod problem;
-mod problems;
 mod role;
 mod router;
 mod routes;

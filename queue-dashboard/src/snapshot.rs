@@ -109,8 +109,8 @@ pub(crate) struct Group {
     pub(crate) reason: &'static str,
     /// The releases that could not read them, of parked ones.
     pub(crate) releases: Vec<String>,
-    /// When the first of these becomes a dead letter.
-    pub(crate) dead_at: Option<SystemTime>,
+    /// When the first of these starts its next attempt, or becomes a dead letter.
+    pub(crate) until: Option<SystemTime>,
     /// How many of the jobs that were looked at.
     pub(crate) jobs: u64,
     /// The error of one of them.
@@ -314,8 +314,12 @@ async fn read_sample(inspector: &Inspector, queue: &Queue, state: JobState) -> V
     for ((task, reason, releases), jobs) in found {
         let told = state != JobState::Parked || !releases.is_empty();
         let error = jobs.last().and_then(JobRecord::last_error).filter(|_| told).map(str::to_owned);
-        let dead_at = jobs.iter().filter_map(|job| job.unreadable.as_ref()?.buried_at).min();
-        groups.push(Group { queue: queue.name.clone(), state, task, reason, releases, dead_at, jobs: jobs.len() as u64, error });
+        let until = |job: &JobRecord| match state {
+            JobState::Retry => job.due_at,
+            _ => job.unreadable.as_ref()?.buried_at,
+        };
+        let until = jobs.iter().filter_map(until).min();
+        groups.push(Group { queue: queue.name.clone(), state, task, reason, releases, until, jobs: jobs.len() as u64, error });
     }
     groups.sort_by_key(|group| std::cmp::Reverse(group.jobs));
     groups

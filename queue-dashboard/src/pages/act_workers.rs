@@ -9,10 +9,10 @@ use super::{
     worker,
 };
 use crate::{
+    findings::name,
     guard::Viewer,
     params::{Params, query},
     problem::Problem,
-    problems::name,
     shared::Shared,
 };
 

@@ -21,12 +21,12 @@ use super::{
     whole, written,
 };
 use crate::{
+    findings::name,
     format::{Moment, count, short, span},
     guard::Viewer,
     params::{Params, query},
     paths::{job_path, name_in, path_of},
     problem::Problem,
-    problems::name,
     secrets::Secrets,
     shared::Shared,
     snapshot::Snapshot,

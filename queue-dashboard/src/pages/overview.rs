@@ -20,11 +20,11 @@ use super::{
     whole, written,
 };
 use crate::{
+    findings::{Finding, findings},
     format::{Moment, number, rate, span},
     guard::Viewer,
     history::{History, Rates},
     problem::Problem,
-    problems::{Finding, findings},
     secrets::Secrets,
     shared::Shared,
     snapshot::Snapshot,

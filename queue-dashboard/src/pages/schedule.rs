@@ -18,11 +18,11 @@ use super::{
     whole, written,
 };
 use crate::{
+    findings::capital,
     format::{Moment, number, short, span},
     guard::Viewer,
     params::{Params, query},
     problem::Problem,
-    problems::capital,
     shared::Shared,
 };
 

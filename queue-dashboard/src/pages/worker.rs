@@ -23,12 +23,12 @@ use super::{
     written,
 };
 use crate::{
+    findings::{is_silent, name},
     format::{Moment, ago, short, short_id},
     guard::Viewer,
     params::{Params, query},
     paths::path_of,
     problem::Problem,
-    problems::{is_silent, name},
     shared::Shared,
 };
 

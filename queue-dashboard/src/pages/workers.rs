@@ -17,11 +17,11 @@ use queue_core::{
 
 use super::{Content, Stale, whole, worker::badge, written};
 use crate::{
+    findings::{is_silent, name},
     format::{Moment, ago, number, short, span},
     guard::Viewer,
     params::{Params, query},
     problem::Problem,
-    problems::{is_silent, name},
     shared::Shared,
     snapshot::Snapshot,
 };

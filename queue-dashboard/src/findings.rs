@@ -1,4 +1,4 @@
-//! What is wrong, in plain words, with what to do about it.
+//! Findings: what is wrong, who or what holds the jobs, until when, and what to do about it.
 
 use std::time::{Duration, SystemTime};
 
@@ -127,7 +127,11 @@ pub(crate) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
         "kinds of failed or parked jobs",
         "the page Jobs",
     ));
-    all.extend(few(snapshot.details.suspects.iter().map(suspect).collect(), "jobs whose process crashed", "the page Jobs"));
+    all.extend(few(
+        snapshot.details.suspects.iter().map(|job| suspect(job, snapshot.at)).collect(),
+        "jobs whose process crashed",
+        "the page Jobs",
+    ));
     all.extend(few(
         snapshot.details.workers.iter().filter_map(|worker| silent(snapshot, worker)).collect(),
         "silent workers",
@@ -226,11 +230,27 @@ fn waits_long(snapshot: &Snapshot, queue: &Queue) -> Option<Finding> {
     if let Some(cause) = cause.filter(|_| main != "behind") {
         text.push_str(&format!(". The first: {}{}", short(&cause.to_string(), 200), holder_and_end(cause, snapshot.at)));
     }
+    let action = cause.and_then(|cause| helps(snapshot, queue, cause));
     let link = match page {
         "jobs" => format!("/jobs?{}", query(&[("queue", name), ("state", "ready")])),
         page => format!("/{page}?{}", query(&[("queue", name)])),
     };
-    Some(Finding { link: Some(link), ..Finding::new(Tone::Warn, text + ".", way_out) })
+    Some(Finding { link: Some(link), action, ..Finding::new(Tone::Warn, text + ".", way_out) })
+}
+
+/// The button that ends this reason. A worker is resumed only if it is the only one of the queue.
+fn helps(snapshot: &Snapshot, queue: &Queue, cause: &Reason) -> Option<Action> {
+    match cause {
+        Reason::GroupPaused { group, .. } => {
+            Some(Action::new("Resume group", "/groups/resume", &[("queue", &queue.name), ("group", group.as_str())]))
+        }
+        Reason::WorkersQuiet { workers: 1 } => {
+            let serves = |worker: &&WorkerRecord| worker.queues.contains(&queue.name);
+            let mut quiet = snapshot.details.workers.iter().filter(|worker| worker.mode() == WorkerMode::Quiet);
+            quiet.find(serves).map(|worker| Action::new("Resume worker", "/workers/resume", &[("id", &worker.id.to_string())]))
+        }
+        _ => None,
+    }
 }
 
 /// For what ready jobs wait, what helps, and the page that shows more.
@@ -313,7 +333,7 @@ fn paused(_: &Snapshot, queue: &Queue) -> Option<Finding> {
 }
 
 fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
-    let Group { queue, state, task: name, reason, jobs, error, releases: failed, dead_at } = group;
+    let Group { queue, state, task: name, reason, jobs, error, releases: failed, until } = group;
     let task = name;
     let total = snapshot.count(Some(queue), *state);
     // What is alike in all that were looked at is probably so in the others, too.
@@ -364,9 +384,12 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
     };
     let mut finding = Finding::new(tone, text, way_out).at(&[("queue", queue), ("state", state.name()), ("task", &group.task)]);
     finding.quote = error.as_deref().map(|error| short(error, 160));
-    if let Some(at) = dead_at {
+    if let Some(at) = until {
         let when = Moment::new(*at, snapshot.at).relative;
-        finding.way_out.push_str(&format!(" Otherwise the first becomes a dead letter {when}."));
+        finding.way_out.push_str(&match state {
+            JobState::Retry => format!(" Otherwise the first attempt starts {when}."),
+            _ => format!(" Otherwise the first becomes a dead letter {when}."),
+        });
     }
     let back = format!("jobs?{}", query(&[("state", state.name()), ("queue", queue)]));
     let all = [("all", "yes"), ("queue", queue), ("state", state.name()), ("back", &back)];
@@ -403,15 +426,27 @@ fn without_worker(snapshot: &Snapshot, queue: &str, task: &str, what: &str) -> (
 }
 
 /// A job that was running when its process died, and has not ended since.
-fn suspect(job: &JobRecord) -> Finding {
+fn suspect(job: &JobRecord, now: SystemTime) -> Finding {
     let (queue, id) = (&job.address.queue, &job.address.id);
     let task = job.task.as_deref().map_or_else(String::new, |task| format!(" of the task `{task}`"));
     let text = format!(
-        "The job `{id}` in `{queue}`{task} was running when its worker process crashed ({}).",
-        count(u64::from(job.crashes), "crash")
+        "The job `{id}` in `{queue}`{task} was running when its worker process crashed ({}).{}",
+        count(u64::from(job.crashes), "crash"),
+        runs_again(job, now)
     );
     let way_out = "If the process was killed from outside, ignore this. Otherwise see its log and its memory: after `max_crashes` crashes the job becomes a dead letter.";
     Finding { link: Some(path_of(&job.address)), ..Finding::new(Tone::Warn, text, way_out) }
+}
+
+/// Who has the job now, or when it runs again.
+fn runs_again(job: &JobRecord, now: SystemTime) -> String {
+    match (&job.running, job.due_at.filter(|_| job.state == JobState::Retry)) {
+        (Some(running), _) => {
+            format!(" It is running on the worker `{}`, started {}.", running.worker, Moment::new(running.since, now).relative)
+        }
+        (None, Some(due)) => format!(" It runs again {}.", Moment::new(due, now).relative),
+        (None, None) => " It runs again when a worker has a free slot.".to_owned(),
+    }
 }
 
 /// Whether its lease is over, and it has not said that it stops.
