@@ -28,6 +28,6 @@ pub use self::{
     plan::{ON_TIME_MS, Plan, Rules, Skipped},
 };
 pub use self::{
-    policy::{CatchUp, MOST_CAUGHT_UP, Overlap},
+    policy::{CatchUp, LONGEST_JITTER, MOST_CAUGHT_UP, Overlap},
     syntax::{Expression, LONGEST_EVERY, LONGEST_TEXT, SyntaxError},
 };

@@ -1,7 +1,12 @@
 //! What is done about ticks that were missed, and about a tick while the job of the last one has
 //! not ended.
 
+use std::time::Duration;
+
 use crate::syntax::SyntaxError;
+
+/// Longest jitter of a schedule.
+pub const LONGEST_JITTER: Duration = Duration::from_secs(24 * 3600);
 
 /// Most missed ticks that are made up for: the `n` of `all(n)`.
 pub const MOST_CAUGHT_UP: u32 = 1_000;

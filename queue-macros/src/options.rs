@@ -65,10 +65,10 @@ const ELSEWHERE: [(&str, &str); 26] = [
 ];
 
 /// No time is longer, here and in queue-core.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+const LONGEST: Duration = Duration::from_secs(36_525 * 24 * 3600);
 
 /// Longest interval of aging, as in queue-core.
-const LONGEST_AGING: Duration = Duration::from_secs(365 * 24 * 3600);
+const LONGEST_AGING: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// The options as written, checked.
 #[derive(Default)]
@@ -418,5 +418,70 @@ mod tests {
         assert!(problem("unique(within = \"10m\", on_conflict = \"replace\")").contains("skipped"));
         assert!(problem("unique(payload = \"first\")").contains("on_conflict"));
         assert!(problem("unique, unique(by = [a])").contains("twice"));
+    }
+
+    /// A row of the reference with a range: the range, the option with `{}` for the value, the
+    /// bounds, and the values just beyond.
+    type Range = (&'static str, &'static str, &'static str, &'static [&'static str], &'static [&'static str]);
+
+    const RANGES: [Range; 11] = [
+        ("max_attempts", "from 1", "max_attempts = {}", &["1"], &["0"]),
+        ("max_crashes", "from 1", "max_crashes = {}", &["1"], &["0"]),
+        ("timeout", "above 0, up to 100 years", "timeout = \"{}\"", &["1ns", "100years"], &["0s", "100years 1ns"]),
+        ("retention", "above 0, up to 100 years", "retention = \"{}\"", &["1ns", "100years"], &["0s", "100years 1ns"]),
+        ("aging", "1 ms to 366 days", "aging = \"{}\"", &["1ms", "366days"], &["999us", "366days 1ns"]),
+        (
+            "backoff",
+            "up to 100 years; `base` at most `max`",
+            "backoff(base = \"1h\", max = \"{}\")",
+            &["1h", "100years"],
+            &["59min", "101years"],
+        ),
+        ("cron", "`every`: 1 s to 10 years", "schedule(every = \"{}\")", &["1s", "10years"], &["999ms", "3654days"]),
+        ("catch_up", "N: 1 to 1,000", "schedule(every = \"90s\", catch_up = \"all({})\")", &["1", "1000"], &["0", "1001"]),
+        ("window", "above 0, up to 100 years", "schedule(every = \"90s\", window = \"{}\")", &["1ns", "100years"], &["0s", "100years 1ns"]),
+        ("jitter", "up to 24 h", "schedule(every = \"90s\", jitter = \"{}\")", &["0s", "24h"], &["24h 1ns"]),
+        ("pause_after_dead", "from 0", "schedule(every = \"90s\", pause_after_dead = {})", &["0"], &["-1"]),
+    ];
+
+    fn expanded(options: &str) -> String {
+        crate::function::expand(options.parse().unwrap(), &"async fn report() {}".parse().unwrap()).to_string()
+    }
+
+    /// The range and the default in the row of an option in the reference.
+    fn documented(option: &str) -> (String, String) {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/configuration.md")).unwrap();
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{option} ")) || line.starts_with(&format!("| `{option}(")));
+        let mut cells = row.expect(option).trim_end_matches(" |").rsplit(" | ").map(|cell| cell.trim_start_matches("| ").to_owned());
+        let default = cells.next().unwrap();
+        (cells.next().unwrap(), default)
+    }
+
+    #[test]
+    fn the_reference_has_the_ranges_of_the_options() {
+        for (option, range, text, bounds, beyond) in RANGES {
+            assert_eq!(documented(option).0, range, "{option}");
+            for (values, is_valid) in [(bounds, true), (beyond, false)] {
+                for options in values.iter().map(|value| text.replace("{}", value)) {
+                    assert_eq!(!expanded(&options).contains("compile_error"), is_valid, "{options}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_reference_has_the_defaults_of_a_schedule() {
+        let schedule = expanded("schedule(every = \"90s\")");
+        for (option, default, code) in [
+            ("tz", "`UTC`", "tz : \"UTC\""),
+            ("overlap", "`allow`", "overlap : \"allow\""),
+            ("catch_up", "`last`", "catch_up : \"last\""),
+            ("window", "none", "window : :: core :: option :: Option :: None"),
+            ("jitter", "`0s`", "jitter : :: core :: time :: Duration :: from_millis (0u64)"),
+            ("pause_after_dead", "`0`: never", "pause_after_dead : 0u32"),
+        ] {
+            assert!(schedule.contains(code), "{option}: {schedule}");
+            assert_eq!(documented(option).1, default, "{option}");
+        }
     }
 }

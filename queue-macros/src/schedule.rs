@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use proc_macro2::{Ident, Span, TokenStream};
-use queue_calendar::{CatchUp, Expression, Overlap};
+use queue_calendar::{CatchUp, Expression, LONGEST_JITTER, Overlap};
 use quote::{quote, quote_spanned};
 use syn::{Error, Expr, LitInt, LitStr, Result, Token, ext::IdentExt, parenthesized, parse::ParseStream};
 
@@ -106,7 +106,13 @@ impl Schedule {
                 self.catch_up = text.value();
             }
             "window" => self.window = Some(duration(&value(key, input, "\"6h\"")?, false)?),
-            "jitter" => self.jitter = duration(&value(key, input, "\"5m\"")?, false)?,
+            "jitter" => {
+                let text: LitStr = value(key, input, "\"5m\"")?;
+                self.jitter = duration(&text, true)?;
+                if self.jitter > LONGEST_JITTER {
+                    return Err(Error::new(text.span(), "`jitter` is at most 24 hours"));
+                }
+            }
             "pause_after_dead" => self.pause_after_dead = value::<LitInt>(key, input, "3")?.base10_parse()?,
             "args" => self.args = args(key, input)?,
             other => {

@@ -93,10 +93,18 @@ pub struct FailedAttempt<'a> {
     pub delay: Duration,
 }
 
-pub(crate) type CustomBackoff = Arc<dyn Fn(&FailedAttempt<'_>) -> Duration + Send + Sync>;
+/// The delay of [`Worker::custom_backoff`](crate::Worker::custom_backoff).
+#[derive(Clone)]
+pub(crate) struct CustomBackoff(pub(crate) Arc<dyn Fn(&FailedAttempt<'_>) -> Duration + Send + Sync>);
+
+impl fmt::Debug for CustomBackoff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CustomBackoff")
+    }
+}
 
 /// Everything that can be set, with its default.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) concurrency: usize,
     pub(crate) strict_order: bool,
@@ -159,11 +167,5 @@ impl Settings {
     /// seconds with the default lease; with a shorter one, in proportion.
     pub(crate) fn reclaim(&self) -> (Duration, Duration) {
         (self.heartbeat_interval(), (self.lease / 5).min(Duration::from_secs(6)))
-    }
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").field("concurrency", &self.concurrency).field("lease", &self.lease).finish_non_exhaustive()
     }
 }

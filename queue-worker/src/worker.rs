@@ -17,7 +17,7 @@ use queue_core::{
 };
 
 use crate::{
-    config::{FailedAttempt, QueueConfig, Settings},
+    config::{CustomBackoff, FailedAttempt, QueueConfig, Settings},
     declarations::Declarations,
     engine,
     error::WorkerError,
@@ -232,7 +232,7 @@ impl Worker {
 
     /// Computes the delay before each retry, and overrides every backoff. Default: none.
     pub fn custom_backoff(mut self, delay: impl Fn(&FailedAttempt<'_>) -> Duration + Send + Sync + 'static) -> Self {
-        self.settings.custom_backoff = Some(Arc::new(delay));
+        self.settings.custom_backoff = Some(CustomBackoff(Arc::new(delay)));
         self
     }
 

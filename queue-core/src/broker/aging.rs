@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Longest interval of aging: a year.
-pub const LONGEST_AGING: Duration = Duration::from_secs(365 * 24 * 3600);
+pub const LONGEST_AGING: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// The aging of waiting jobs of a queue, as an operator sets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

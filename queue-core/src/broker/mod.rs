@@ -40,7 +40,6 @@ mod edit;
 mod enqueue;
 mod group;
 mod hints;
-#[doc(hidden)]
 pub mod history;
 mod inspect;
 mod lease;
@@ -102,8 +101,8 @@ pub use self::{
 };
 pub use crate::{group::*, limit::*, priority::Priority, unique::*};
 
-/// Longest delay, retention, expiry or timeout: a hundred years.
-pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+/// Longest delay, retention, expiry or timeout: a hundred years, with their leap days.
+pub const LONGEST: Duration = Duration::from_secs(36_525 * 24 * 3600);
 
 /// Most items of one request: jobs of an enqueue, finishes and claims of a turn, ids of a change.
 pub const MAX_ITEMS: usize = 500;

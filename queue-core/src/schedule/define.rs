@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use queue_calendar::{CatchUp, Overlap};
+use queue_calendar::{CatchUp, LONGEST_JITTER, Overlap};
 
 use super::rules::ReadRules;
 use crate::{
@@ -17,9 +17,6 @@ use crate::{
     error::{Error, Result},
     task::{ScheduleDef, Task, TaskDef},
 };
-
-/// Longest jitter.
-const LONGEST_JITTER: Duration = Duration::from_secs(24 * 3600);
 
 /// A schedule, which creates a job at each of its ticks.
 ///

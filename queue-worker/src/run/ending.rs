@@ -12,7 +12,10 @@ use queue_core::{
 };
 
 use super::{Run, inject::Options};
-use crate::{config::FailedAttempt, letters::address};
+use crate::{
+    config::{CustomBackoff, FailedAttempt},
+    letters::address,
+};
 
 /// The longest delay that a handler can request.
 const LONGEST: Duration = queue_core::__private::LONGEST;
@@ -97,7 +100,7 @@ impl Run {
         let settings = &self.shared.settings;
         let delay = delay.unwrap_or_else(|| {
             let delay = task.backoff.unwrap_or(settings.backoff).delay(attempt);
-            let Some(custom) = &settings.custom_backoff else { return delay };
+            let Some(CustomBackoff(custom)) = &settings.custom_backoff else { return delay };
             let failed = FailedAttempt { task: name, queue, attempt, error: failure.text(), failure: &failure, delay };
             catch_unwind(AssertUnwindSafe(|| custom(&failed))).unwrap_or_else(|panic| {
                 let error = panic_text(panic);

@@ -12,6 +12,7 @@ mod limits;
 mod observed;
 mod progress;
 mod schedules;
+mod settings;
 mod startup;
 mod tags;
 mod topics;
