@@ -12,7 +12,7 @@ pub use crate::process::*;
 #[cfg(feature = "redis")]
 pub use crate::redis::RedisBroker;
 #[cfg(feature = "sqlite")]
-pub use crate::sqlite::{SqliteBroker, backup, url_of};
+pub use crate::sqlite::{SqliteBroker, backup};
 pub use crate::text::{is_obeyed, plain, redacted};
 pub use crate::{
     address::{check_name, check_queue, subscription_at},

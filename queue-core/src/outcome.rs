@@ -10,6 +10,7 @@ use std::{
     error::Error as StdError,
     fmt, iter, mem,
     panic::{self, AssertUnwindSafe, catch_unwind},
+    path::Path,
     sync::Once,
     time::Duration,
 };
@@ -442,12 +443,23 @@ pub fn keep_panic_places() {
     ONCE.call_once(|| {
         let others = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
-            let place = panic.location().map(|at| at.to_string());
+            let place = panic.location().map(|at| format!("{}:{}:{}", within_package(at.file()), at.line(), at.column()));
             // A panic while the thread ends has no place to keep it.
             let _ = PANICKED_AT.try_with(|at| at.replace(place));
             others(panic);
         }));
     });
+}
+
+/// The path of a source file without the folders of the machine that compiled it. A file of another
+/// package has an absolute path: its place begins with the folder of the package.
+fn within_package(file: &str) -> &str {
+    if !Path::new(file).is_absolute() {
+        return file;
+    }
+    let folders = file.replace('\\', "/");
+    let package = folders.rfind("/src/").unwrap_or(folders.len());
+    folders[..package].rfind('/').map_or(file, |at| &file[at + 1..])
 }
 
 /// Forgets the panics of this thread that were caught before: the next one may be resumed from

@@ -30,7 +30,7 @@ impl Places {
     pub(crate) fn queue_url(&self) -> Result<String> {
         match env::var_os("QUEUE_URL") {
             Some(_) => Ok(queue_core::Client::url_from_env()?),
-            None => Ok(queue_core::__private::url_of(&self.home.join("queue.db"))),
+            None => Ok(queue_core::Client::sqlite_url(self.home.join("queue.db"))),
         }
     }
 

@@ -196,7 +196,7 @@ fn lay_out(disk: &Disk<'_>, cut: &Cut, folder: &Path) -> Result<PathBuf, Problem
 /// Opens what is left as everybody would; all jobs and their states, if nothing is wrong with it.
 async fn look(database: &Path) -> Result<BTreeMap<String, JobState>, Problem> {
     // A disk of this machine that stands still for some seconds breaks no promise.
-    let url = queue_core::__private::url_of(database);
+    let url = queue_core::Client::sqlite_url(database);
     let client = match Client::connect(&url).await {
         Err(error) if error.is_transient() => Client::connect(&url).await?,
         opened => opened?,

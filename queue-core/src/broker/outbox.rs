@@ -26,7 +26,6 @@ pub const OUTBOX_QUEUES: usize = 50;
 pub const OTHER_QUEUES: &str = "*";
 
 /// The name of a report among the counters of a queue, before the identity of its database.
-#[doc(hidden)]
 pub const OUTBOX: &str = ".outbox:";
 
 /// Relays report every ten seconds. An outbox with an older report has no relay, or one that

@@ -154,7 +154,6 @@ fn of_counters<S: Serializer>(counters: &BTreeMap<Counter, u64>, serializer: S) 
 
 /// Jobs at the head of each priority, at most, of which one with a known age is looked for. For
 /// brokers.
-#[doc(hidden)]
 pub const HEADS: usize = 10;
 
 /// What a queue counts, since it exists. A damaged or deleted counter begins again at 0.

@@ -228,6 +228,18 @@ impl Client {
         }
     }
 
+    /// The URL of a SQLite file: `sqlite://` and its path, with the characters that have a meaning
+    /// in URLs as `%XX`.
+    ///
+    /// ```
+    /// # use queue_core::Client;
+    /// assert_eq!(Client::sqlite_url("/var/lib/shop/100%.db"), "sqlite:///var/lib/shop/100%25.db");
+    /// ```
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite_url(path: impl AsRef<std::path::Path>) -> String {
+        crate::sqlite::url(path.as_ref())
+    }
+
     /// A client of a broker that exists already.
     pub fn with_broker(broker: DynBroker) -> Client {
         let on_enqueue = EnqueueStack::by(broker.clock());

@@ -125,6 +125,18 @@ impl fmt::Display for Mine {
 impl StdError for Mine {}
 
 #[test]
+fn the_place_of_a_panic_names_no_folder_of_the_machine() {
+    for (file, place) in [
+        ("src/close.rs", "src/close.rs"),
+        ("/home/ada/.cargo/registry/src/index.crates.io-1/serde-1.0.1/src/de/mod.rs", "serde-1.0.1/src/de/mod.rs"),
+        ("/rustc/0a1b/library/core/src/option.rs", "core/src/option.rs"),
+        ("/build/close.rs", "close.rs"),
+    ] {
+        assert_eq!(within_package(file), place);
+    }
+}
+
+#[test]
 fn an_error_or_a_panic_that_panics_when_it_is_dropped_harms_nobody() {
     let failure = Failure::of(Mine(3));
     drop(failure.clone());

@@ -61,12 +61,7 @@ use crate::{
 };
 
 pub use self::backup::backup;
-
-/// The URL of a database file: `sqlite://` and its path, with what has a meaning in URLs written as
-/// `%XX`.
-pub fn url_of(path: &Path) -> String {
-    url::url(path)
-}
+pub(crate) use self::connection::url::url;
 
 /// A broker on a SQLite file, or in memory.
 pub struct SqliteBroker {

@@ -199,7 +199,7 @@ async fn a_client_waits_for_the_file_within_its_deadline() {
 }
 
 fn url(path: &Path) -> String {
-    queue_core::__private::url_of(path)
+    queue_core::Client::sqlite_url(path)
 }
 
 #[tokio::test]

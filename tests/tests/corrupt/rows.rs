@@ -3,11 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
-use queue_core::{
-    __private::{SqliteBroker, url_of},
-    Error,
-    broker::DynBroker,
-};
+use queue_core::{__private::SqliteBroker, Error, broker::DynBroker};
 use queue_tests::folder::folder;
 use rusqlite::{Connection, ErrorCode};
 
@@ -192,7 +188,7 @@ async fn case(scene_file: &Path, path: &Path, scene: &Arc<Scene>, row: &Row, dee
     let mut owner = Owner(Connection::open(path).expect("the file is there"));
     owner.0.pragma_update(None, "synchronous", "off").expect("it is no matter of the disk");
     row.store(&owner.0).expect("rows can be changed");
-    let url = format!("{}?durability=process-crash", url_of(path));
+    let url = format!("{}?durability=process-crash", queue_core::Client::sqlite_url(path));
     let broker: DynBroker = SqliteBroker::open(&url).expect("the file can be opened");
     let case = Case { broker, queue: scene.queue.as_str().into(), scene: scene.clone() };
     let before = owner.version();

@@ -119,15 +119,35 @@ fn a_link_that_leads_nowhere_is_found() {
     assert_eq!(problems("[a](docs/none.md) [b](docs/README.md#none)\n```\n[c](none)\n```"), 2);
 }
 
-fn read(path: &str) -> String {
+pub(super) fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// A section of a page, from its heading of the second level to the next one.
-fn section<'a>(page: &'a str, heading: &str) -> &'a str {
+pub(super) fn section<'a>(page: &'a str, heading: &str) -> &'a str {
     let start = page.find(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("there is no section `{heading}`")) + 1;
     let end = page[start..].find("\n## ").map_or(page.len(), |length| start + length);
     &page[start..end]
+}
+
+#[test]
+fn no_block_of_code_hides_lines() {
+    let hides =
+        |page: &str| page.split("\n```rust").skip(1).any(|block| block.split("\n```").next().is_some_and(|code| code.contains("\n# ")));
+    assert!(hides("text\n```rust\n# use hidden;\n```"));
+    let found: Vec<PathBuf> = pages().into_iter().filter(|page| hides(&fs::read_to_string(page).unwrap())).collect();
+    assert!(found.is_empty(), "a code host shows hidden lines: {found:?}");
+}
+
+#[test]
+fn templates_are_wrapped_at_120_columns() {
+    let templates = fs::read_dir(root().join("queue-dashboard/templates")).unwrap().map(|entry| entry.unwrap().path());
+    let long = templates.flat_map(|path| {
+        let text = fs::read_to_string(&path).unwrap();
+        let lines = text.lines().enumerate().filter(|(_, line)| line.chars().count() > 120).map(|(at, _)| at + 1).collect::<Vec<_>>();
+        lines.into_iter().map(move |line| format!("{}:{line}", path.display()))
+    });
+    assert_eq!(long.collect::<Vec<_>>(), [""; 0]);
 }
 
 /// The texts of the list `KNOWN` in a source file.

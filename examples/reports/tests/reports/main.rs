@@ -1,4 +1,4 @@
-//! The broker's clock belongs to the test: a night takes about two seconds.
+//! The clock of the queue belongs to the test: a night takes some milliseconds.
 
 mod commands;
 
@@ -7,8 +7,8 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use queue_core::{__private::SqliteBroker, Client, schedule::ScheduleAddress};
-use queue_worker::Worker;
+use queue_core::schedule::ScheduleAddress;
+use queue_testing::TestQueue;
 use reports::{Archive, leave, sign_up};
 
 /// An evening in 2026, at 23:00 by UTC.
@@ -19,27 +19,27 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// From 23:00 to 08:00 by UTC: it has two in the morning in Berlin and in New York.
 const NIGHT: Duration = Duration::from_secs(9 * 3600);
 
-/// A worker runs while `during` does.
-async fn while_working(client: &Client, archive: &Arc<Archive>, during: Duration) {
-    let worker = Worker::new(client.clone()).shared_data(archive.clone()).queue("reports");
-    worker.run(tokio::time::sleep(during)).await.expect("the worker runs");
+/// A queue whose clock shows the evening.
+fn queue(archive: &Arc<Archive>) -> TestQueue {
+    TestQueue::starting_at(UNIX_EPOCH + EVENING).shared_data(archive.clone())
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn every_customer_has_a_report_of_each_night_also_of_those_that_nobody_worked_in() {
-    let broker = SqliteBroker::running(UNIX_EPOCH + EVENING).unwrap();
-    let (client, archive) = (Client::with_broker(broker), Arc::new(Archive::default()));
-    sign_up(&client, 7, "Europe/Berlin").await.unwrap();
-    sign_up(&client, 8, "America/New_York").await.unwrap();
+    let archive = Arc::new(Archive::default());
+    let queue = queue(&archive);
+    let client = queue.client();
+    sign_up(client, 7, "Europe/Berlin").await.unwrap();
+    sign_up(client, 8, "America/New_York").await.unwrap();
     for _ in 0..2 {
-        while_working(&client, &archive, NIGHT).await;
-        tokio::time::sleep(DAY - NIGHT).await;
+        queue.drain_for(NIGHT).await;
+        queue.advance(DAY - NIGHT);
     }
     assert_eq!((archive.nights(7).len(), archive.nights(8).len()), (2, 2));
 
     // Nobody works for five nights: the last two of them are made up for.
-    tokio::time::sleep(DAY * 5).await;
-    while_working(&client, &archive, Duration::from_secs(3600)).await;
+    queue.advance(DAY * 5);
+    queue.drain_for("1h").await;
     let nights = archive.nights(7);
     assert!((4..=5).contains(&nights.len()), "{nights:?}");
     let record = client.schedules().get(&ScheduleAddress::new("reports", "nightly-7").unwrap()).await.unwrap().unwrap();
@@ -48,18 +48,19 @@ async fn every_customer_has_a_report_of_each_night_also_of_those_that_nobody_wor
     let gaps: Vec<Duration> = nights.windows(2).map(|pair| pair[1].duration_since(pair[0]).unwrap()).collect();
     assert!(gaps.iter().all(|gap| *gap >= Duration::from_secs(23 * 3600)), "a report is about a night: {gaps:?}");
 
-    leave(&client, 7).await.unwrap();
+    leave(client, 7).await.unwrap();
     let before = archive.nights(7).len();
-    while_working(&client, &archive, NIGHT).await;
+    queue.drain_for(NIGHT).await;
     assert_eq!(archive.nights(7).len(), before);
     assert!(archive.nights(8).len() > before);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn what_the_program_declares_is_there_when_a_worker_has_started() {
-    let broker = SqliteBroker::running(UNIX_EPOCH + EVENING).unwrap();
-    let (client, archive) = (Client::with_broker(broker), Arc::new(Archive::default()));
-    while_working(&client, &archive, Duration::from_secs(5)).await;
+    let archive = Arc::new(Archive::default());
+    let queue = queue(&archive);
+    let client = queue.client();
+    queue.drain().await;
     let all = client.schedules().list("reports").await.unwrap();
     assert_eq!(all.len(), 1);
     assert_eq!((all[0].schedule.to_string().as_str(), all[0].words.as_str()), ("reports/remind_staff", "at 08:00, on Monday to Friday"));

@@ -130,9 +130,10 @@ pub struct HistorySpan {
 
 /// What a row of a history is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[doc(hidden)]
 pub enum HistoryUnit {
+    /// A minute.
     Minute,
+    /// An hour.
     Hour,
 }
 
@@ -166,13 +167,12 @@ impl HistorySpan {
         self.rows
     }
 
-    #[doc(hidden)]
+    /// What its rows are about.
     pub fn unit(self) -> HistoryUnit {
         self.unit
     }
 
     /// The numbers of its periods, for a broker whose clock shows this.
-    #[doc(hidden)]
     pub fn periods(self, now_ms: i64) -> std::ops::RangeInclusive<u64> {
         let last = self.unit.period(now_ms);
         last.saturating_sub(self.rows - 1)..=last
