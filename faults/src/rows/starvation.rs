@@ -305,7 +305,7 @@ fn blocked(bed: &mut Bed) -> Harming<'_> {
         bed.until_within("all jobs to end", patience() * 5, async |bed| bed.counter(Counter::Done).await >= BLOCKED).await?;
         let idle = calls(bed).await?;
         let most = (idle.0 + idle.0 / 2 + 10, idle.1 + idle.1 / 2 + 10);
-        println!("in {COUNTED:?} an idle queue cost {idle:?} calls and scripts, and a blocked one {counted:?}");
+        eprintln!("in {COUNTED:?} an idle queue cost {idle:?} calls and scripts, and a blocked one {counted:?}");
         match counted.iter().find(|(_, calls)| calls.0 > most.0 || calls.1 > most.1) {
             None => Ok(()),
             Some((how, calls)) => {
