@@ -187,7 +187,7 @@ const COLUMNS: [Column<Line>; 11] = [
     Field("max_size"),
     Field("order"),
     Field("paused"),
-    Field("group.held_by"),
+    Field("group.blocked_by"),
 ];
 
 const RULE: [Column<Line>; 6] =
@@ -248,7 +248,7 @@ async fn known(client: &Client, queue: &str, group: &GroupName) -> Result<(Store
 
 /// Whether no job and no rule is known of a group. Of a queue that is not there, that says so.
 async fn is_unknown(client: &Client, queue: &str, group: &StoredGroup) -> Result<bool, Failure> {
-    let is_blank = group.ready == 0 && group.active == 0 && group.rule.is_empty() && group.pause.is_none() && group.held_by.is_none();
+    let is_blank = group.ready == 0 && group.active == 0 && group.rule.is_empty() && group.pause.is_none() && group.blocked_by.is_none();
     if !is_blank {
         return Ok(false);
     }
@@ -408,7 +408,7 @@ fn show(group: StoredGroup, page: &GroupPage, format: &Format) -> Result<(), Fai
     ];
     lines.extend(group.oldest.map(|age| ("oldest", exact(age))));
     lines.extend(group.pause.map(|pause| ("paused", pauses::told(Some(&pause), 200))));
-    lines.extend(group.held_by.map(|job| ("blocked by", job.to_string())));
+    lines.extend(group.blocked_by.map(|job| ("blocked by", job.to_string())));
     Ok(print(&table::lines(lines))?)
 }
 

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use clap::Subcommand;
 use queue_core::{
     Client,
-    inspect::{Inspector, NewOperation, Operation, OperationKind, OperationState, RunOperation},
+    inspect::{Inspector, NewOperation, Operation, OperationKind, OperationPreview, OperationState, RunOperation},
 };
 use serde::Serialize;
 
@@ -137,7 +137,7 @@ const FACTS: [Column<Operation>; 14] = [
         Some(&operation.filter).filter(|filter| !filter.is_empty()).map_or_else(|| "none: all jobs".to_owned(), String::clone)
     }),
     Field("state"),
-    Made("examined", |operation| format!("{} of about {}, {}%", operation.looked, operation.total, operation.percent())),
+    Made("examined", |operation| format!("{} of about {}, {}%", operation.examined, operation.total, operation.percent())),
     Field("changed"),
     Field("skipped"),
     Field("failed"),
@@ -179,10 +179,7 @@ pub(super) async fn begin(
             kind: new.kind,
             filter: new.filter.to_string(),
             dry_run: true,
-            eligible: preview.eligible,
-            looked: preview.looked,
-            total: preview.total,
-            is_whole: preview.is_whole,
+            preview,
         }));
     }
     let new = new.by(person::name());
@@ -208,10 +205,8 @@ pub(super) struct Preview {
     kind: OperationKind,
     filter: String,
     dry_run: bool,
-    eligible: u64,
-    looked: u64,
-    total: u64,
-    is_whole: bool,
+    #[serde(flatten)]
+    preview: OperationPreview,
 }
 
 /// What has become of it.

@@ -58,7 +58,7 @@ impl Parked {
         }
         let parked = alike.into_iter().map(|((task, releases), jobs)| {
             let unreadable = || jobs.iter().filter_map(|job| job.unreadable.as_ref());
-            let first = unreadable().filter_map(|unreadable| unreadable.buried_at).min();
+            let first = unreadable().filter_map(|unreadable| unreadable.dead_at).min();
             let buried = first.map(|at| relative(at, SystemTime::now()));
             let problem = unreadable().map(|unreadable| unreadable.problem.clone()).next();
             let (workers, served) = workers_with_task(&workers, queue, &task);

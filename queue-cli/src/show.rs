@@ -173,7 +173,7 @@ fn text(record: &JobRecord) -> String {
         }
     }
     if let Some(unreadable) = &record.unreadable {
-        let dead = unreadable.buried_at.map(|at| format!("; becomes a dead letter {}", relative(at, now))).unwrap_or_default();
+        let dead = unreadable.dead_at.map(|at| format!("; becomes a dead letter {}", relative(at, now))).unwrap_or_default();
         lines.add("unread by", &format!("{}{dead}", unreadable.releases.join(", ")));
     }
     if let Some(key) = record.unique {

@@ -316,7 +316,7 @@ async fn read_sample(inspector: &Inspector, queue: &Queue, state: JobState) -> V
         let error = jobs.last().and_then(JobRecord::last_error).filter(|_| told).map(str::to_owned);
         let until = |job: &JobRecord| match state {
             JobState::Retry => job.due_at,
-            _ => job.unreadable.as_ref()?.buried_at,
+            _ => job.unreadable.as_ref()?.dead_at,
         };
         let until = jobs.iter().filter_map(until).min();
         groups.push(Group { queue: queue.name.clone(), state, task, reason, releases, until, jobs: jobs.len() as u64, error });

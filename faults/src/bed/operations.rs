@@ -106,7 +106,7 @@ impl Bed {
         if ended.state != OperationState::Completed || done != jobs || ended.changed != done {
             return Err(format!("of {jobs} jobs that stood still {done} are cancelled: {ended:?}").into());
         }
-        if ended.looked < ended.changed + ended.skipped + ended.failed {
+        if ended.examined < ended.changed + ended.skipped + ended.failed {
             return Err(format!("what the operation has counted is more than what it has looked at: {ended:?}").into());
         }
         self.recorder.note_all((0..jobs).map(|n| (Phase::Ok, Operation::Cancel { id: format!("{STANDING}{n}") })));

@@ -30,11 +30,11 @@ pub async fn an_ordered_group_runs_one_job_at_a_time(bed: Bed) {
     for id in &ids {
         let claimed = lane.claim(5).await;
         assert_eq!(claimed.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), [id]);
-        assert_eq!(group(&bed, "a").await.held_by.as_ref(), Some(id));
+        assert_eq!(group(&bed, "a").await.blocked_by.as_ref(), Some(id));
         assert!(lane.claim(5).await.is_empty());
         lane.ack(&claimed).await;
     }
-    assert_eq!(group(&bed, "a").await.held_by, None);
+    assert_eq!(group(&bed, "a").await.blocked_by, None);
     sound(&bed).await;
 }
 
@@ -98,7 +98,7 @@ pub async fn the_end_of_a_job_frees_the_line(bed: Bed) {
     bed.broker.delete(&bed.queue, &[delivery.id]).await.unwrap();
     let last = lane.claim_one().await;
     lane.ack(&[last]).await;
-    assert_eq!((depth(&bed, "a").await, group(&bed, "a").await.held_by), ((0, 0), None));
+    assert_eq!((depth(&bed, "a").await, group(&bed, "a").await.blocked_by), ((0, 0), None));
     sound(&bed).await;
 }
 

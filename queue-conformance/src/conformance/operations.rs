@@ -60,7 +60,7 @@ fn changing(runner: &str, step: u64, change: Change, ids: &[JobId]) -> Operation
 fn changing_in(runner: &str, step: u64, change: Change, states: &[JobState], ids: &[JobId]) -> OperationDeed {
     let part = OperationPart::Change { change, reason: Some("it is over".to_owned()), states: states.to_vec(), ids: ids.to_vec() };
     let position = Some(format!("behind-{step}"));
-    OperationDeed::Step(OperationStep { runner: runner.into(), step, part, position, looked: 10, skipped: 3, end: None, problem: None })
+    OperationDeed::Step(OperationStep { runner: runner.into(), step, part, position, examined: 10, skipped: 3, end: None, problem: None })
 }
 
 fn operation(answer: &Operated) -> Operation {
@@ -154,7 +154,7 @@ pub async fn a_step_that_is_sent_again_changes_nothing(bed: Bed) {
     begun(&bed, "one", OperationKind::Cancel).await;
     let step = changing("one", 0, Change::Cancel, &ids[..1]);
     let first = operation(&operate(&bed, "one", step.clone()).await);
-    assert_eq!((first.step, first.looked, first.changed, first.skipped), (1, 10, 1, 3));
+    assert_eq!((first.step, first.examined, first.changed, first.skipped), (1, 10, 1, 3));
     assert_eq!(first.position.as_deref(), Some("behind-0"));
     bed.broker.change(&bed.queue, Change::Requeue, None, &ids[..1]).await.unwrap();
     let again = operate(&bed, "one", step).await;

@@ -69,7 +69,7 @@ pub async fn a_job_of_a_group_says_what_its_group_may(bed: Bed) {
     let free = line(&bed, &ids[2]).await;
     assert_eq!((free.ahead, free.groups), (2, 2), "another group, and the jobs without one");
     let group = free.group.expect("it has a group");
-    assert_eq!((group.name.as_str(), group.paused, group.cap, group.running, group.held_by), ("a", false, None, 0, None));
+    assert_eq!((group.name.as_str(), group.paused, group.cap, group.running, group.blocked_by), ("a", false, None, 0, None));
     cap(&bed, "a", 1).await;
     let mut lane = bed.lane().await;
     let claimed = lane.claim(3).await;
@@ -88,7 +88,7 @@ pub async fn a_job_of_a_group_says_what_its_group_may(bed: Bed) {
     let first = lane.claim_one().await;
     lane.end(&first, nack(LONG)).await;
     let held = line(&bed, &ids[2]).await.group.unwrap();
-    assert_eq!((held.running, held.held_by), (0, Some(ids[1].clone())), "the one that failed blocks the group line");
+    assert_eq!((held.running, held.blocked_by), (0, Some(ids[1].clone())), "the one that failed blocks the group line");
     // Not all that run are named.
     put(&bed, "many", HOLDERS_NAMED + 3).await;
     let last = put(&bed, "many", 1).await.remove(0);

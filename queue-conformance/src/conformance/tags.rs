@@ -70,7 +70,7 @@ pub async fn a_scan_by_a_tag_looks_at_the_jobs_that_have_it_alone(bed: Bed) {
     assert_eq!((told(&first), first.of, first.places.len()), (ids[..5].to_vec(), Some(13), 5));
     let behind_the_second = step(Some(first.places[1].clone())).await;
     assert_eq!(told(&behind_the_second), ids[2..7]);
-    // The last job that was looked at goes, and one that was not.
+    // The last job that was examined goes, and one that was not.
     bed.broker.change(&bed.queue, Change::Delete, None, &[ids[8].clone()]).await.unwrap();
     bed.broker.change(&bed.queue, Change::Cancel, None, &[ids[4].clone()]).await.unwrap();
     bed.broker.change(&bed.queue, Change::Delete, None, &[ids[4].clone()]).await.unwrap();
@@ -261,7 +261,7 @@ impl Wrapper for Noting {
         small.limit = small.limit.min(3);
         let scanned = self.inner.scan(&small).await?;
         let counts = request.tag.is_some() && request.counts && request.after.is_none();
-        self.scans.lock().expect("no one panics with it").push((counts, scanned.looked));
+        self.scans.lock().expect("no one panics with it").push((counts, scanned.examined));
         Ok(scanned)
     }
 
@@ -282,9 +282,9 @@ pub async fn nothing_by_a_tag_looks_at_jobs_without_it(bed: Bed) {
     let client = Client::with_broker(noting.clone());
     let inspector = client.inspector();
     let filter = |text: &str| text.parse::<Filter>().expect("it is a filter");
-    let looked = |noted: Vec<(bool, u64)>| {
+    let examined = |noted: Vec<(bool, u64)>| {
         let (counting, others): (Vec<_>, Vec<_>) = noted.into_iter().partition(|(counts, _)| *counts);
-        (counting.len(), others.iter().map(|(_, looked)| looked).sum::<u64>())
+        (counting.len(), others.iter().map(|(_, examined)| examined).sum::<u64>())
     };
 
     let walked = async |from: u64, most: u64| {
@@ -297,7 +297,7 @@ pub async fn nothing_by_a_tag_looks_at_jobs_without_it(bed: Bed) {
     };
     let thirds: Vec<JobId> = (0..20).filter(|n| n % 3 != 0).map(|n| ids[n].clone()).collect();
     assert_eq!(walked(0, 100).await, (thirds.clone(), None));
-    assert_eq!(looked(noting.noted()), (0, 20));
+    assert_eq!(examined(noting.noted()), (0, 20));
     // Each request fails once, whichever it is.
     for fails_after in 0..14 {
         *noting.fails_after.lock().expect("no one panics with it") = Some(fails_after);
@@ -331,15 +331,15 @@ pub async fn nothing_by_a_tag_looks_at_jobs_without_it(bed: Bed) {
 
     let new = NewOperation::new(OperationKind::Cancel, filter("tag.order=17 tag.third=yes state=ready"));
     let preview = inspector.preview_operation(&bed.queue, &new, 1_000).await.unwrap();
-    assert_eq!((preview.eligible, preview.looked, preview.total, preview.is_whole), (7, 20, 20, true));
+    assert_eq!((preview.eligible, preview.examined, preview.total, preview.is_whole), (7, 20, 20, true));
     noting.noted();
     let started = inspector.start_operation(&bed.queue, &new).await.unwrap();
-    assert_eq!((started.total, looked(noting.noted()).0), (20, 1));
+    assert_eq!((started.total, examined(noting.noted()).0), (20, 1));
     let mut run = inspector.run_operation(&started);
     while run.step().await.unwrap() {}
-    assert_eq!(looked(noting.noted()), (1, 20), "its runner counts them once, to see whether they are fewer than those in the states");
+    assert_eq!(examined(noting.noted()), (1, 20), "its runner counts them once, to see whether they are fewer than those in the states");
     let ended = run.operation();
-    assert_eq!((ended.changed, ended.skipped, ended.looked), (7, 13, 20));
+    assert_eq!((ended.changed, ended.skipped, ended.examined), (7, 13, 20));
     assert_eq!((bed.depth(JobState::Cancelled).await, bed.depth(JobState::Ready).await), (7, 313));
 }
 
@@ -357,13 +357,13 @@ pub async fn an_operation_goes_by_a_tag_if_fewer_jobs_have_it_than_its_states(be
     let inspector = Client::with_broker(noting.clone()).inspector();
     let new = NewOperation::new(OperationKind::Requeue, "tag.customer=ada state=dead".parse().expect("it is a filter"));
     let preview = inspector.preview_operation(&bed.queue, &new, 1_000).await.unwrap();
-    assert_eq!((preview.eligible, preview.looked, preview.total, preview.is_whole), (10, 10, 10, true));
+    assert_eq!((preview.eligible, preview.examined, preview.total, preview.is_whole), (10, 10, 10, true));
     let started = inspector.start_operation(&bed.queue, &new).await.unwrap();
     noting.noted();
     let mut run = inspector.run_operation(&started);
     while run.step().await.unwrap() {}
-    let looked: u64 = noting.noted().iter().filter(|(counts, _)| !counts).map(|(_, looked)| looked).sum();
-    assert_eq!((looked, run.operation().changed, run.operation().looked, started.total), (10, 10, 10, 10));
+    let examined: u64 = noting.noted().iter().filter(|(counts, _)| !counts).map(|(_, examined)| examined).sum();
+    assert_eq!((examined, run.operation().changed, run.operation().examined, started.total), (10, 10, 10, 10));
     is_sound(&bed).await;
 }
 

@@ -202,7 +202,7 @@ impl Wrapper for Dies {
     }
 }
 
-/// The jobs of a page are handed in in several parts. What was looked at is counted with the part
+/// The jobs of a page are handed in in several parts. What was examined is counted with the part
 /// that has changed it.
 pub async fn the_counts_of_an_operation_add_up_after_its_runner_has_died_between_two_parts(bed: Bed) {
     let (many, others) = (300, 40);
@@ -233,7 +233,7 @@ pub async fn the_counts_of_an_operation_add_up_after_its_runner_has_died_between
     let ended = run.operation();
     let n = |jobs: usize| jobs as u64;
     assert_eq!((ended.changed, ended.skipped, ended.failed), (n(many), n(others), 0));
-    assert_eq!(ended.looked, n(many + others), "each job was looked at once: {ended:?}");
+    assert_eq!(ended.examined, n(many + others), "each job was examined once: {ended:?}");
     sound(&bed).await;
 }
 
@@ -253,7 +253,7 @@ pub async fn an_operation_whose_position_cannot_be_read_begins_anew(bed: Bed) {
                 step: cancel.step,
                 part,
                 position: Some(position.to_owned()),
-                looked: 0,
+                examined: 0,
                 skipped: 0,
                 end: None,
                 problem: None,
@@ -290,12 +290,12 @@ pub async fn a_preview_looks_at_jobs_in_the_states_of_its_operation(bed: Bed) {
     let inspector = bed.inspector();
     let requeue = NewOperation::new(OperationKind::Requeue, filter("state=cancelled"));
     let preview = inspector.preview_operation(&bed.queue, &requeue, 1_000).await.unwrap();
-    assert_eq!((preview.eligible, preview.looked, preview.total, preview.is_whole), (5, 5, 5, true));
+    assert_eq!((preview.eligible, preview.examined, preview.total, preview.is_whole), (5, 5, 5, true));
     let counts = Arc::new(CountsScans::new(bed.broker.clone()));
     let promote = NewOperation::new(OperationKind::Promote, filter("state=scheduled"));
     let client = Client::with_broker(counts.clone());
     let preview = client.inspector().preview_operation(&bed.queue, &promote, 250).await.unwrap();
-    assert!(preview.looked <= 1 && preview.total == 1, "{preview:?}");
+    assert!(preview.examined <= 1 && preview.total == 1, "{preview:?}");
     assert_eq!(counts.scans(), 1, "one step reads 250 jobs: {preview:?}");
 }
 

@@ -214,7 +214,7 @@ pub struct StoredGroup {
     /// If it is paused: by whom, since when, why and until when.
     pub pause: Option<Pause>,
     /// Of an ordered group: the job that blocks its line.
-    pub held_by: Option<JobId>,
+    pub blocked_by: Option<JobId>,
     /// How long ago its oldest ready job could start for the first time, as
     /// [`QueueStats::oldest`](super::QueueStats::oldest) says it of a queue.
     #[serde(rename = "oldest_ms", serialize_with = "json::ms")]
@@ -224,7 +224,7 @@ pub struct StoredGroup {
 impl StoredGroup {
     /// A group of which nothing is known.
     pub fn new(name: GroupName) -> Self {
-        StoredGroup { name, ready: 0, active: 0, rule: GroupRule::default(), pause: None, held_by: None, oldest: None }
+        StoredGroup { name, ready: 0, active: 0, rule: GroupRule::default(), pause: None, blocked_by: None, oldest: None }
     }
 
     /// For brokers: notes the rule as it is stored, with its pause.

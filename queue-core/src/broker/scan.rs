@@ -126,7 +126,7 @@ pub struct Scanned {
     /// How many jobs were examined: those of all states if the scan [goes through
     /// all](Scan::scans_whole_queue), by a tag those that have it, and otherwise those in the
     /// states.
-    pub looked: u64,
+    pub examined: u64,
     /// How many jobs were read, including those in other states, if they are more than were
     /// examined.
     pub read: u64,
@@ -139,13 +139,13 @@ impl Scanned {
     /// A step: jobs, the position after each of them, and the position to continue from.
     pub fn new(jobs: Vec<(StoredJob, Vec<u8>)>, next: Option<Vec<u8>>) -> Self {
         let (jobs, places): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
-        Scanned { looked: jobs.len() as u64, read: 0, jobs, next, places, of: None }
+        Scanned { examined: jobs.len() as u64, read: 0, jobs, next, places, of: None }
     }
 
     /// A step of a scan that has also examined other jobs.
     #[must_use]
     pub fn with_examined(mut self, jobs: u64) -> Self {
-        self.looked = jobs;
+        self.examined = jobs;
         self
     }
 }

@@ -70,13 +70,13 @@ pub struct GroupLine {
     /// Some of these, at most [`HOLDERS_NAMED`], if the group is at its cap.
     pub holders: Vec<JobId>,
     /// Of an ordered group: the job that blocks its line, unless it is this one.
-    pub held_by: Option<JobId>,
+    pub blocked_by: Option<JobId>,
 }
 
 impl GroupLine {
     /// A group that is allowed everything.
     pub fn new(name: GroupName) -> Self {
-        GroupLine { name, paused: false, pause: None, cap: None, running: 0, holders: Vec::new(), held_by: None }
+        GroupLine { name, paused: false, pause: None, cap: None, running: 0, holders: Vec::new(), blocked_by: None }
     }
 
     /// Whether as many of its jobs run as may.

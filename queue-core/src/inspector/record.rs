@@ -367,7 +367,7 @@ pub struct UnreadableBy {
     pub problem: String,
     /// When the job becomes a dead letter, unless a release has read it by then.
     #[serde(serialize_with = "json::utc")]
-    pub buried_at: Option<SystemTime>,
+    pub dead_at: Option<SystemTime>,
 }
 
 impl UnreadableBy {
@@ -375,7 +375,7 @@ impl UnreadableBy {
         let last = failures.last().map_or("", |failure| failure.message.as_str());
         // `release v42 cannot read it: parameter ...`, as workers say it.
         let problem = last.split_once(": ").filter(|(who, _)| who.starts_with("release ")).map_or(last, |(_, problem)| problem).to_owned();
-        UnreadableBy { releases: unreadable.releases, problem, buried_at: Some(unreadable.until_ms).filter(|at| *at > 0).and_then(time) }
+        UnreadableBy { releases: unreadable.releases, problem, dead_at: Some(unreadable.until_ms).filter(|at| *at > 0).and_then(time) }
     }
 }
 

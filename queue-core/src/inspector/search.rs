@@ -31,7 +31,7 @@ const ASKED_AT_ONCE: usize = 16;
 /// A queue that has not answered within this part of the time is waited for beside these.
 const PATIENCE: u32 = 64;
 
-/// What a step has found: the jobs that match, how many were looked at, and where the next step
+/// What a step has found: the jobs that match, how many were examined, and where the next step
 /// begins.
 type Step = (Vec<JobRecord>, u64, Option<Vec<u8>>);
 
@@ -64,7 +64,7 @@ pub struct Search {
     limit: usize,
     looks: u64,
     adds_reasons: bool,
-    looked: u64,
+    examined: u64,
     /// The queues that can be read, and how many jobs each has in the states that are asked for.
     open: Option<BTreeMap<String, u64>>,
     /// Those that cannot be, until a page has told so.
@@ -114,7 +114,7 @@ impl Search {
                 "belongs to another filter; continue with the same filter, or start without a cursor",
             ));
         }
-        self.looked = at.looked;
+        self.examined = at.examined;
         self.at = Some(at);
         Ok(self)
     }
@@ -144,7 +144,7 @@ impl Search {
     /// How many jobs the pages have examined so far, including those before the
     /// [cursor](Self::from).
     pub fn examined(&self) -> u64 {
-        self.looked
+        self.examined
     }
 
     /// The next page. `None`: the search has ended.
@@ -181,10 +181,10 @@ impl Search {
             };
             steps += 1;
             match step {
-                Ok((jobs, looked, next)) => {
+                Ok((jobs, examined, next)) => {
                     found.jobs.extend(jobs);
-                    at.looked += looked;
-                    looks = looks.saturating_sub(looked);
+                    at.examined += examined;
+                    looks = looks.saturating_sub(examined);
                     at.place = next;
                 }
                 Err(error @ (Error::Unavailable { .. } | Error::WrongType { .. })) => {
@@ -205,7 +205,7 @@ impl Search {
             }
         }
         self.at = queue.is_some().then_some(at.clone());
-        (found.examined, self.looked) = (at.looked, at.looked);
+        (found.examined, self.examined) = (at.examined, at.examined);
         found.total = found.total.max(found.examined);
         found.cursor = self.at.as_ref().map(At::text);
         self.open = Some(open);
@@ -293,11 +293,11 @@ impl Search {
         // place.
         match last.and_then(|last| Some((last, step.places.get_mut(last)?))) {
             Some((last, place)) => Ok((jobs, last as u64 + 1, Some(std::mem::take(place)))),
-            None => Ok((jobs, step.looked, step.next)),
+            None => Ok((jobs, step.examined, step.next)),
         }
     }
 
-    /// The jobs that match, as many as there is room for, and which of those that were looked at
+    /// The jobs that match, as many as there is room for, and which of those that were examined
     /// was the last of them if more match.
     async fn matching(&self, queue: &str, jobs: Vec<StoredJob>, room: usize) -> Result<(Vec<JobRecord>, Option<usize>)> {
         let now = self.inspector.broker.clock().now();
@@ -323,9 +323,9 @@ impl Search {
     /// The job of a filter that names one.
     async fn one(&self, until: Instant, job: JobAddress) -> Result<Step> {
         let stored = self.inspector.stored(until, &job).await?.map(StoredJob::listed);
-        let looked = u64::from(stored.is_some());
+        let examined = u64::from(stored.is_some());
         let (jobs, _) = self.matching(&job.queue, stored.into_iter().collect(), 1).await?;
-        Ok((jobs, looked, None))
+        Ok((jobs, examined, None))
     }
 }
 
@@ -376,7 +376,7 @@ impl Inspector {
             limit: 50,
             looks: LOOKS,
             adds_reasons: false,
-            looked: 0,
+            examined: 0,
             open: None,
             unreadable: Vec::new(),
         }

@@ -34,7 +34,7 @@ pub struct Walk {
     /// of them lie before.
     place: Option<Vec<u8>>,
     passed: u64,
-    looked: u64,
+    examined: u64,
 }
 
 impl Walk {
@@ -96,10 +96,10 @@ impl Walk {
         let Some(from) = self.from.filter(|_| self.left > 0) else { return Ok(None) };
         let looks = if self.filter.is_empty() { page_of(self.left) } else { MAX_ITEMS };
         let page = self.inspector.list(&self.queue, self.state, from, looks).await?;
-        let looked = page.jobs.len() as u64;
+        let examined = page.jobs.len() as u64;
         let mut jobs = self.those_that_match(page.jobs).await?;
         self.from = page.next.filter(|next| *next > from);
-        self.looked += looked;
+        self.examined += examined;
         jobs.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
         self.left -= jobs.len() as u64;
         Ok(Some(jobs))
@@ -123,7 +123,7 @@ impl Walk {
         let mut jobs = self.those_that_match(jobs).await?;
         // All of it together: after an error the next call takes the same step again.
         self.from = step.next.is_some().then(|| begins.max(passed));
-        (self.looked, self.passed, self.place) = (self.looked + (passed - self.passed), passed, step.next);
+        (self.examined, self.passed, self.place) = (self.examined + (passed - self.passed), passed, step.next);
         let most = usize::try_from(self.left).unwrap_or(usize::MAX);
         if jobs.len() > most {
             jobs.truncate(most);
@@ -145,7 +145,7 @@ impl Walk {
 
     /// How many jobs were examined so far.
     pub fn examined(&self) -> u64 {
-        self.looked
+        self.examined
     }
 
     /// The offset behind the jobs that were returned; `None` if the listing has ended.
@@ -172,7 +172,7 @@ impl Inspector {
             why: false,
             place: None,
             passed: 0,
-            looked: 0,
+            examined: 0,
         }
     }
 }

@@ -201,7 +201,7 @@ impl Inspector {
         let (mut waiting, mut holders) = (Vec::new(), Vec::new());
         for group in &page.groups {
             let rule = group.rule.over(defaults);
-            let holder = group.held_by.as_ref().filter(|_| rule.order == Some(GroupOrder::Ordered));
+            let holder = group.blocked_by.as_ref().filter(|_| rule.order == Some(GroupOrder::Ordered));
             match (rule.paused, holder) {
                 (true, _) => waiting.push(("group_paused", group.ready)),
                 (_, Some(holder)) if group.ready > 0 => {
@@ -313,7 +313,7 @@ fn is_up(worker: &WorkerRecord) -> bool {
 
 fn parked(job: &JobRecord, workers: &[WorkerRecord]) -> Reason {
     if let Some(unreadable) = &job.unreadable {
-        return Reason::Unreadable { releases: unreadable.releases.clone(), until: unreadable.buried_at };
+        return Reason::Unreadable { releases: unreadable.releases.clone(), until: unreadable.dead_at };
     }
     // A worker that has the task takes its parked jobs before others.
     let takes = |worker: &WorkerRecord| {
@@ -369,12 +369,12 @@ fn active(job: &JobRecord, lease_left_ms: Option<i64>, now_ms: i64) -> Reason {
 fn in_line(job: &JobRecord, line: Line, now_ms: i64, reasons: &mut Vec<Reason>) {
     if let Some(group) = line.group {
         let is_full = group.is_full();
-        let GroupLine { name, pause, cap, running, holders, held_by, .. } = group;
+        let GroupLine { name, pause, cap, running, holders, blocked_by, .. } = group;
         let lasts = |pause: &Pause| time(now_ms).is_none_or(|now| !pause.is_over(now));
         reasons.extend(pause.filter(lasts).map(|pause| Reason::GroupPaused { group: name.clone(), pause }));
         // The job that blocks the line of an ordered group is why it is full, too.
-        let is_held = held_by.is_some();
-        reasons.extend(held_by.map(|holder| Reason::OutOfOrder { group: name.clone(), holder }));
+        let is_held = blocked_by.is_some();
+        reasons.extend(blocked_by.map(|holder| Reason::OutOfOrder { group: name.clone(), holder }));
         if let Some(cap) = cap.filter(|cap| is_full && (*cap == 0 || !is_held)) {
             reasons.push(Reason::GroupFull { group: name, cap, running, holders: if cap > 0 { holders } else { Vec::new() } });
         }

@@ -126,7 +126,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         title: short(name.as_str(), 120),
         says,
         facts,
-        holder: group.held_by.as_ref().map(|job| (job_path(&queue, &job.to_string()), format!("{queue}/{job}"))),
+        holder: group.blocked_by.as_ref().map(|job| (job_path(&queue, &job.to_string()), format!("{queue}/{job}"))),
         more: group.ready.saturating_sub(next.len() as u64),
         next: next.into_iter().map(|id| (job_path(&queue, &id.to_string()), short_id(&id.to_string()))).collect(),
         running: of_running(&queue, name.as_str()).filter(|_| group.active > 0),

@@ -99,7 +99,7 @@ impl Standing {
     /// jobs start is not known here.
     pub(super) fn of(group: &StoredGroup, holds: GroupRule, is_in_paused: bool) -> Standing {
         let active = u32::try_from(group.active).unwrap_or(u32::MAX);
-        let (word, tone, why) = match (holds.paused, holds.cap, &group.held_by) {
+        let (word, tone, why) = match (holds.paused, holds.cap, &group.blocked_by) {
             (true, ..) => ("paused", "warn", group.pause.as_ref().map(said_of).unwrap_or_default()),
             (false, Some(0), _) => ("closed", "warn", "its cap is 0".to_owned()),
             (false, _, Some(job)) if holds.order == Some(GroupOrder::Ordered) && group.ready > 0 => {

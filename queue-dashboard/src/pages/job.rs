@@ -224,8 +224,8 @@ fn says(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> String
             format!("Failed {}; the next attempt is due {}.", times(job.failures), relative(job.due_at).unwrap_or_default())
         }
         JobState::Parked => match &job.unreadable {
-            Some(UnreadableBy { releases, buried_at, .. }) => {
-                let buried = relative(*buried_at).map(|when| format!(" Otherwise it becomes a dead letter {when}.")).unwrap_or_default();
+            Some(UnreadableBy { releases, dead_at, .. }) => {
+                let buried = relative(*dead_at).map(|when| format!(" Otherwise it becomes a dead letter {when}.")).unwrap_or_default();
                 format!("Cannot be read by {}: it waits for a worker of another release.{buried}", releases.join(", "))
             }
             None if is_aside(job) => "Parked: its task is paused.".to_owned(),

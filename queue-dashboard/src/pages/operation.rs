@@ -95,7 +95,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         (
             "Examined",
             "of the jobs that existed when it was started",
-            format!("{} of about {}", number(operation.looked), number(operation.total)),
+            format!("{} of about {}", number(operation.examined), number(operation.total)),
         ),
         ("Changed", "", number(operation.changed)),
         ("Skipped", "They do not match, are too new, or have changed state meanwhile", number(operation.skipped)),

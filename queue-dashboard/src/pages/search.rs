@@ -45,7 +45,7 @@ struct Page<'a> {
 /// A part of what matches.
 struct Part {
     rows: Vec<Row>,
-    looked: String,
+    examined: String,
     of: String,
     unreadable: Vec<(String, String)>,
     is_first: bool,
@@ -115,7 +115,7 @@ async fn part(shared: &Shared, filter: Filter, params: &Params) -> Result<Part, 
     let continues = next_page(params, jobs.len(), last.cursor.is_some() && unreadable.is_empty());
     Ok(Part {
         rows: jobs.iter().map(|job| Row::new(job, &shared.settings.secrets, now)).collect(),
-        looked: number(last.examined),
+        examined: number(last.examined),
         of: number(last.total),
         unreadable: unreadable.iter().map(|(queue, error)| (queue.clone(), error_text(error))).collect(),
         is_first: after.is_empty(),

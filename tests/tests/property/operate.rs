@@ -279,7 +279,7 @@ impl Operations {
                         step: number,
                         part: OperationPart::Change { change: *change, reason: None, states: states.clone(), ids: named },
                         position: operation.position.clone(),
-                        looked: 1,
+                        examined: 1,
                         skipped: 0,
                         end: None,
                         problem: None,
@@ -394,7 +394,7 @@ impl Operations {
                     gone.push(id.clone());
                 }
             }
-            step.looked = gone.len() as u64;
+            step.examined = gone.len() as u64;
             step.part = OperationPart::Change { change: Change::Delete, reason: None, states: vec![JobState::Ready], ids: gone };
         }
         Ok(request)

@@ -102,7 +102,7 @@ pub struct OperationStep {
     /// The position of the next step.
     pub position: Option<String>,
     /// How many more jobs were examined.
-    pub looked: u64,
+    pub examined: u64,
     /// How many more of them are not concerned.
     pub skipped: u64,
     /// The state in which it has ended with this step.
@@ -265,7 +265,7 @@ impl Operate {
                     return Ok(Operated::Other(operation.clone()));
                 }
                 for answer in change(step, operation.started_ms)? {
-                    operation.looked += u64::from(step.part == OperationPart::Pop);
+                    operation.examined += u64::from(step.part == OperationPart::Pop);
                     match answer {
                         Changed::Yes | Changed::WhileActive => operation.changed += 1,
                         Changed::No => operation.skipped += 1,
@@ -275,7 +275,7 @@ impl Operate {
                 operation.step += 1;
                 operation.stepped_ms = now;
                 operation.position.clone_from(&step.position);
-                operation.looked += step.looked;
+                operation.examined += step.examined;
                 operation.skipped += step.skipped;
                 operation.problem.clone_from(&step.problem);
                 if let Some(end) = step.end {

@@ -43,7 +43,7 @@ pub struct Operation {
     /// How many jobs there were to look at, about, when it was started.
     pub total: u64,
     /// How many jobs were examined. Some may have been examined twice, after a failover.
-    pub looked: u64,
+    pub examined: u64,
     /// How many were changed.
     pub changed: u64,
     /// How many are not concerned: they do not match, are too new, or have gone on meanwhile.
@@ -80,7 +80,7 @@ impl Operation {
             stepped_ms: now,
             ended_ms: None,
             total: start.total,
-            looked: 0,
+            examined: 0,
             changed: 0,
             skipped: 0,
             failed: 0,
@@ -117,7 +117,7 @@ impl Operation {
     pub fn percent(&self) -> u64 {
         match self.state {
             OperationState::Completed => 100,
-            _ => (self.looked.saturating_mul(100) / self.total.max(1)).min(99),
+            _ => (self.examined.saturating_mul(100) / self.total.max(1)).min(99),
         }
     }
 
@@ -148,7 +148,7 @@ impl Operation {
             self.stepped_ms.max(0),
             self.ended_ms.unwrap_or(0).max(0),
             self.total,
-            self.looked,
+            self.examined,
             self.changed,
             self.skipped,
             self.failed,
@@ -162,7 +162,7 @@ impl Operation {
         let mut parts = std::str::from_utf8(stored).ok()?.splitn(3, '\n');
         let (header, definition, problem) = (parts.next()?, parts.next()?, parts.next()?);
         let words: Vec<&str> = header.split(' ').collect();
-        let [kind, state, step, started, stepped, ended, total, looked, changed, skipped, failed, runner, position] = words.as_slice()
+        let [kind, state, step, started, stepped, ended, total, examined, changed, skipped, failed, runner, position] = words.as_slice()
         else {
             return None;
         };
@@ -180,7 +180,7 @@ impl Operation {
             stepped_ms: stepped.parse().ok()?,
             ended_ms: ended.parse().ok().filter(|ended| *ended > 0),
             total: total.parse().ok()?,
-            looked: looked.parse().ok()?,
+            examined: examined.parse().ok()?,
             changed: changed.parse().ok()?,
             skipped: skipped.parse().ok()?,
             failed: failed.parse().ok()?,

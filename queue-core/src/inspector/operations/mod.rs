@@ -2,6 +2,8 @@
 
 mod run;
 
+use serde::Serialize;
+
 pub use self::run::RunOperation;
 use super::{Filter, Inspector, JobRecord};
 use crate::{
@@ -107,14 +109,15 @@ fn states(kind: OperationKind, filter: &Filter) -> Vec<JobState> {
     filter.states().into_iter().filter(|state| kind.applies_to(*state)).collect()
 }
 
-/// What an operation would do. From [`Inspector::preview_operation`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What an operation would do. From [`Inspector::preview_operation`]. It is
+/// [`Serialize`](serde::Serialize): the fields by their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OperationPreview {
     /// How many of the examined jobs match.
     pub eligible: u64,
     /// How many jobs were examined.
-    pub looked: u64,
+    pub examined: u64,
     /// How many there are to look at, about.
     pub total: u64,
     /// Whether all jobs were examined.
@@ -189,12 +192,12 @@ impl Inspector {
         check_queue(queue)?;
         new.check()?;
         let (mut request, total) = self.shortest(&walk(queue, &new.states(), &new.filter)).await?;
-        let (mut preview, mut read) = (OperationPreview { eligible: 0, looked: 0, total, is_whole: false }, 0);
+        let (mut preview, mut read) = (OperationPreview { eligible: 0, examined: 0, total, is_whole: false }, 0);
         while read < at_most && !preview.is_whole {
             let step = self.step_of(&request, new.filter.asks_why()).await?;
             let now = self.broker.clock().now();
             preview.eligible += step.jobs.iter().filter(|job| new.filter.matches(job, now)).count() as u64;
-            (preview.looked, read) = (preview.looked + step.looked, read + step.read.max(step.looked));
+            (preview.examined, read) = (preview.examined + step.examined, read + step.read.max(step.examined));
             preview.is_whole = step.next.is_none();
             request.after = step.next;
         }
@@ -253,7 +256,7 @@ impl Inspector {
         if adds_reasons {
             self.add_reasons(&request.queue, &mut jobs).await?;
         }
-        Ok(Step { jobs, looked: found.looked, read: found.read, next: found.next })
+        Ok(Step { jobs, examined: found.examined, read: found.read, next: found.next })
     }
 
     /// A walk by a tag, or through the states if there are fewer jobs in them, and how many jobs it
@@ -273,11 +276,11 @@ impl Inspector {
     }
 }
 
-/// What a step of a walk has found: jobs, how many were looked at, and for that read, and where it
+/// What a step of a walk has found: jobs, how many were examined, and for that read, and where it
 /// goes on.
 struct Step {
     jobs: Vec<JobRecord>,
-    looked: u64,
+    examined: u64,
     read: u64,
     next: Option<Vec<u8>>,
 }

@@ -56,9 +56,9 @@ pub struct RunOperation {
     at_once: bool,
     filter: Filter,
     is_mine: bool,
-    /// Where the next page begins, and what was looked at since the last step that was handed in.
+    /// Where the next page begins, and what was examined since the last step that was handed in.
     after: Option<String>,
-    looked: u64,
+    examined: u64,
     skipped: u64,
     said: Instant,
     pace: Pace,
@@ -85,7 +85,7 @@ impl RunOperation {
             filter: Filter::default(),
             is_mine: false,
             after: None,
-            looked: 0,
+            examined: 0,
             skipped: 0,
             said: Instant::now(),
             pace: Pace::default(),
@@ -121,7 +121,7 @@ impl RunOperation {
             // The position is that of another release: the walk begins anew, and changes nothing
             // twice.
             Err(Error::Invalid { field: "cursor", .. }) if self.is_mine && self.after.is_some() => {
-                (self.after, self.looked, self.skipped) = (None, 0, 0);
+                (self.after, self.examined, self.skipped) = (None, 0, 0);
                 Ok(true)
             }
             Err(Error::Invalid { field, value, problem }) if self.is_mine => {
@@ -164,17 +164,17 @@ impl RunOperation {
             return self.pop().await;
         }
         let request = self.request().await?;
-        let Step { jobs, looked, next, .. } = self.inspector.step_of(&request, self.filter.asks_why()).await?;
+        let Step { jobs, examined, next, .. } = self.inspector.step_of(&request, self.filter.asks_why()).await?;
         let by = if request.tag.is_some() { BY_TAG } else { "" };
         let next = next.map(|place| format!("{by}{}", text_of(&place)));
         let now = self.inspector.broker.clock().now();
         let found = jobs.len();
         let ids: Vec<JobId> =
             jobs.into_iter().filter(|job| self.concerns(job) && self.filter.matches(job, now)).map(|job| job.address.id).collect();
-        let (mut looked, skipped) = (self.looked + looked, self.skipped + (found - ids.len()) as u64);
+        let (mut examined, skipped) = (self.examined + examined, self.skipped + (found - ids.len()) as u64);
         let is_last = next.is_none();
         if ids.is_empty() && !is_last && self.said.elapsed() < SAID_EVERY {
-            (self.after, self.looked, self.skipped) = (next, looked, skipped);
+            (self.after, self.examined, self.skipped) = (next, examined, skipped);
             return Ok(true);
         }
         let change = self.operation.kind.change();
@@ -187,12 +187,12 @@ impl RunOperation {
             if !self.submit_step(self.changing(part), self.operation.position.clone(), (own, 0), None).await? {
                 return Ok(!self.is_over());
             }
-            looked = looked.saturating_sub(own);
+            examined = examined.saturating_sub(own);
         }
-        let (counts, end) = ((looked, skipped), is_last.then_some((OperationState::Completed, None)));
+        let (counts, end) = ((examined, skipped), is_last.then_some((OperationState::Completed, None)));
         let next = next.or_else(|| self.operation.position.clone());
         if self.submit_step(self.changing(last), next.clone(), counts, end).await? {
-            (self.after, self.looked, self.skipped) = (next, 0, 0);
+            (self.after, self.examined, self.skipped) = (next, 0, 0);
         }
         Ok(!self.is_over())
     }
@@ -246,7 +246,7 @@ impl RunOperation {
     fn go_on_from(&mut self, operation: Operation) -> Result<()> {
         self.is_mine = operation.runner.as_deref() == Some(&*self.runner);
         self.after = operation.position.clone().filter(|position| position != POPPED);
-        (self.operation, self.looked, self.skipped, self.said) = (operation, 0, 0, Instant::now());
+        (self.operation, self.examined, self.skipped, self.said) = (operation, 0, 0, Instant::now());
         // That of another release may have a field that this one does not know.
         self.filter = self.operation.filter.parse()?;
         Ok(())
@@ -256,7 +256,7 @@ impl RunOperation {
     async fn pop(&mut self) -> Result<bool> {
         let (runner, step) = (self.runner.clone(), self.operation.step);
         let mut pop =
-            OperationStep { runner, step, part: OperationPart::Pop, position: None, looked: 0, skipped: 0, end: None, problem: None };
+            OperationStep { runner, step, part: OperationPart::Pop, position: None, examined: 0, skipped: 0, end: None, problem: None };
         let more = match self.ask(OperationDeed::Step(pop.clone())).await? {
             Operated::Done { operation, more } => {
                 self.operation = operation;
@@ -283,12 +283,12 @@ impl RunOperation {
         &mut self,
         part: OperationPart,
         position: Option<String>,
-        (looked, skipped): (u64, u64),
+        (examined, skipped): (u64, u64),
         end: Option<(OperationState, Option<String>)>,
     ) -> Result<bool> {
         let (end, problem) = end.map_or((None, None), |(end, problem)| (Some(end), problem));
         let (runner, step) = (self.runner.clone(), self.operation.step);
-        let step = OperationStep { runner, step, part, position, looked, skipped, end, problem };
+        let step = OperationStep { runner, step, part, position, examined, skipped, end, problem };
         match self.ask(OperationDeed::Step(step)).await? {
             Operated::Done { operation, .. } => {
                 (self.operation, self.said) = (operation, Instant::now());

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::{Filter, bytes_of, text_of};
 use crate::{codec, digest::sha256};
 
-/// Where a search goes on: how many jobs were looked at before, in which queue, and where within
+/// Where a search goes on: how many jobs were examined before, in which queue, and where within
 /// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct At {
     #[serde(rename = "l")]
-    pub(super) looked: u64,
+    pub(super) examined: u64,
     #[serde(rename = "q")]
     pub(super) queue: String,
     #[serde(rename = "p")]
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_cursor_is_read_as_it_is_printed() {
-        let at = At { looked: 5000, queue: "orders".to_owned(), place: Some(vec![0, 255, 7]), filter: u32::MAX, queues: Some(7) };
+        let at = At { examined: 5000, queue: "orders".to_owned(), place: Some(vec![0, 255, 7]), filter: u32::MAX, queues: Some(7) };
         assert_eq!(At::read(&at.text()), Some(at.clone()));
         for wrong in ["", "0", "zz", "é0", &at.text()[2..], &format!("{}00", at.text())] {
             assert_eq!(At::read(wrong), None, "{wrong}");

@@ -55,7 +55,7 @@ async fn page(broker: &RedisBroker, queue: &str, which: &GroupList, after: &[u8]
         (group.ready, group.active) = (ready, active);
         group.set_rule(&rule);
         group.oldest = since.parse().ok().map(|since: i64| Duration::from_millis(now.saturating_sub(since).max(0).unsigned_abs()));
-        group.held_by = JobId::from_bytes(&holder).ok();
+        group.blocked_by = JobId::from_bytes(&holder).ok();
         groups.push(group);
     }
     let more = names.len() > which.limit();

@@ -66,7 +66,10 @@ pub(super) async fn operate(broker: &RedisBroker, request: &Operate) -> Result<O
 async fn take_step(broker: &RedisBroker, request: &Operate, step: &OperationStep) -> Result<Value> {
     let mut call = STEP_OPERATION.call(&broker.keys, &request.queue);
     call.arg(&*request.id).arg(&*step.runner).arg(step.step).arg(step.position.as_deref().unwrap_or("-"));
-    call.arg(step.looked).arg(step.skipped).arg(step.end.map_or("", OperationState::name)).arg(step.problem.as_deref().unwrap_or_default());
+    call.arg(step.examined)
+        .arg(step.skipped)
+        .arg(step.end.map_or("", OperationState::name))
+        .arg(step.problem.as_deref().unwrap_or_default());
     match &step.part {
         OperationPart::Pop => {
             call.arg("pop").arg("").arg("");

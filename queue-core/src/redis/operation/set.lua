@@ -40,7 +40,7 @@ if deed == 'start' and not of then
   end
   local time = ms(now)
   of = {
-    kind = ARGV[3], state = 'running', step = '0', started = time, stepped = time, ended = '0', total = ARGV[4], looked = '0', changed = '0', skipped = '0', failed = '0',
+    kind = ARGV[3], state = 'running', step = '0', started = time, stepped = time, ended = '0', total = ARGV[4], examined = '0', changed = '0', skipped = '0', failed = '0',
     runner = ARGV[5], position = '-', said = ARGV[6], problem = '',
   }
   put_operation(id, of)

@@ -2,7 +2,7 @@
 -- `broker/operation/mod.rs`.
 --
 -- Inputs
---   id, runner, step, position or '-', how many were looked at and skipped, in which state it has
+--   id, runner, step, position or '-', how many were examined and skipped, in which state it has
 --   ended or '', why it has failed, what is done to jobs (`pop`, or the verb of a change), why or
 --   '', the states in which jobs are changed, and ids;
 --   of a requeue triples, see `people/requeueing.lua`.
@@ -15,7 +15,7 @@
 --- include script/prelude, script/clock, script/bits, operation/stored, operation/pop, people/shown, people/cancelling, people/promoting, people/requeueing, people/remove
 return (function()
 
-local id, runner, step, position, looked, skipped, ends, problem, verb, why, states = unpack(ARGV, 1, 11)
+local id, runner, step, position, examined, skipped, ends, problem, verb, why, states = unpack(ARGV, 1, 11)
 local of = operation_of(id)
 if not of then
   return { 'NOBODY' }
@@ -27,7 +27,7 @@ elseif of.state ~= 'running' or of.runner ~= runner or of.step ~= step then
 end
 
 local answers, ids, changed, passed, failed, more = {}, {}, 0, 0, 0, false
--- A job may have changed since it was looked at, and another one may have its id.
+-- A job may have changed since it was examined, and another one may have its id.
 local width = verb == 'requeue' and 3 or 1
 for at = 12, #ARGV, width do
   local job = shown(ARGV[at])
@@ -60,7 +60,7 @@ for _, answer in ipairs(answers) do
   end
 end
 of.step, of.stepped, of.position, of.problem = plus(step, 1), ms(now), position, problem
-of.looked, of.changed = plus(of.looked, whole(looked) + (verb == 'pop' and changed or 0)), plus(of.changed, changed)
+of.examined, of.changed = plus(of.examined, whole(examined) + (verb == 'pop' and changed or 0)), plus(of.changed, changed)
 of.skipped, of.failed = plus(of.skipped, whole(skipped) + passed), plus(of.failed, failed)
 if ends ~= '' then
   of.state, of.ended = ends, ms(now)

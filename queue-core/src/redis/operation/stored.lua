@@ -1,6 +1,6 @@
 -- Operations: what people do to all jobs that match, step by step. `operations` has of each, by its
 -- id, three lines: words (kind, state, step, when it was started, stepped and has ended, how many
--- jobs there were, were looked at, changed, skipped and failed, runner, position), what was said of
+-- jobs there were, were examined, changed, skipped and failed, runner, position), what was said of
 -- it, and why it has failed.
 
 local function operation_of(id)
@@ -13,12 +13,12 @@ local function operation_of(id)
   if #of ~= 13 then
     return nil
   end
-  of.kind, of.state, of.step, of.started, of.stepped, of.ended, of.total, of.looked, of.changed, of.skipped, of.failed, of.runner, of.position = unpack(of)
+  of.kind, of.state, of.step, of.started, of.stepped, of.ended, of.total, of.examined, of.changed, of.skipped, of.failed, of.runner, of.position = unpack(of)
   return of
 end
 
 local function put_operation(id, of)
-  local words = { of.kind, of.state, of.step, of.started, of.stepped, of.ended, of.total, of.looked, of.changed, of.skipped, of.failed, of.runner, of.position }
+  local words = { of.kind, of.state, of.step, of.started, of.stepped, of.ended, of.total, of.examined, of.changed, of.skipped, of.failed, of.runner, of.position }
   of.stored = table.concat(words, ' ') .. '\n' .. of.said .. '\n' .. of.problem
   call('HSET', K.operations, id, of.stored)
 end

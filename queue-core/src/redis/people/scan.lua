@@ -4,7 +4,7 @@
 --     Answers: member, score, member, score.
 --   'met', a cursor, the life of the server that has given it, and the states that are wanted: in
 --   the order of this server, in which no job that stays is passed over, wherever it goes
---     within the place. Answers: the cursor behind them ('0': that was all), the life of this server, how many were looked at, and pairs of an id and what `shown` gives.
+--     within the place. Answers: the cursor behind them ('0': that was all), the life of this server, how many were examined, and pairs of an id and what `shown` gives.
 --- include script/prelude, script/life, people/shown
 
 local HASHES = { jobs = K.jobs, active = K.active, held = K.held, records = K.records }
@@ -50,7 +50,7 @@ end
 -- In small pieces, the first of four: each brings its jobs with their results, also those that are
 -- not wanted. A table from which most jobs have gone gives few a piece.
 local function met(cursor, given_by)
-  local is_wanted, alive, looked, size, pieces = {}, life(), 0, 0, 0
+  local is_wanted, alive, examined, size, pieces = {}, life(), 0, 0, 0
   for at = 6, #ARGV do
     is_wanted[ARGV[at]] = true
   end
@@ -59,10 +59,10 @@ local function met(cursor, given_by)
   cursor = given_by == alive and cursor or '0'
   local answer, command = { '0', alive, 0 }, HASHES[place] and 'HSCAN' or 'ZSCAN'
   repeat
-    local fit = looked == 0 and 4 or math.max(1, math.floor((C.max_bytes - size) * looked / math.max(size, 1)))
-    local piece = call(command, HASHES[place] or SETS[place], cursor, 'COUNT', ms(math.min(limit - looked, fit, C.scanned_at_once)))
+    local fit = examined == 0 and 4 or math.max(1, math.floor((C.max_bytes - size) * examined / math.max(size, 1)))
+    local piece = call(command, HASHES[place] or SETS[place], cursor, 'COUNT', ms(math.min(limit - examined, fit, C.scanned_at_once)))
     local items = piece[2]
-    cursor, pieces, looked = piece[1], pieces + 1, looked + #items / 2
+    cursor, pieces, examined = piece[1], pieces + 1, examined + #items / 2
     for at = 1, #items, 2 do
       local id = id_of(items[at], items[at + 1])
       local job = shown(id)
@@ -71,8 +71,8 @@ local function met(cursor, given_by)
         answer[#answer + 1], answer[#answer + 2] = id, job
       end
     end
-  until cursor == '0' or looked >= limit or size >= C.max_bytes or pieces >= C.scanned_pieces
-  answer[1], answer[3] = cursor, looked
+  until cursor == '0' or examined >= limit or size >= C.max_bytes or pieces >= C.scanned_pieces
+  answer[1], answer[3] = cursor, examined
   return answer
 end
 

@@ -89,7 +89,7 @@ const MET: [(&str, &[JobState]); 7] = [
     ("held", &[JobState::Held]),
 ];
 
-/// The last element of a place that was looked at, and its index or its score.
+/// The last element of a place that was examined, and its index or its score.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Last {
     #[serde(rename = "i")]
@@ -127,22 +127,22 @@ async fn in_order(broker: &RedisBroker, request: &Scan, limit: usize) -> Result<
         None => (0, None),
         Some(bytes) => place_of_bytes::<(usize, Option<Last>)>(bytes)?,
     };
-    let (mut jobs, mut looked, mut size) = (Vec::new(), 0, 0);
+    let (mut jobs, mut examined, mut size) = (Vec::new(), 0, 0);
     while let Some((at, states)) = PLACES.get(place) {
         let before = last.take();
         if states.iter().any(|state| request.states.contains(state)) {
-            let (elements, next) = part(broker, &request.queue, *at, before.as_ref(), limit - looked).await?;
-            looked += elements.len();
+            let (elements, next) = part(broker, &request.queue, *at, before.as_ref(), limit - examined).await?;
+            examined += elements.len();
             let (found, cut) = jobs_of(broker, &request.queue, *at, elements, &request.states).await?;
             for (job, last) in found {
                 size += job.envelope.len();
                 jobs.push((job, place_to_bytes(&(place, Some(last)))?));
             }
-            // Nothing was looked at: the last element is still searched for.
-            let searches = next.is_some() && looked == 0;
+            // Nothing was examined: the last element is still searched for.
+            let searches = next.is_some() && examined == 0;
             let is_full = cut.is_some() || size >= MAX_BYTES;
             last = cut.or(next);
-            if searches || is_full || looked == limit {
+            if searches || is_full || examined == limit {
                 let place = if last.is_some() { place } else { place + 1 };
                 return Ok(Scanned::new(jobs, Some(place_to_bytes(&(place, last))?)));
             }
@@ -192,7 +192,7 @@ async fn met_at(
         call.arg(state.name());
     }
     let mut values = array(broker.script(&request.queue, &SCAN, call).await?)?.into_iter();
-    let (cursor, life, looked) = (text(next(&mut values)?)?, text(next(&mut values)?)?, number(next(&mut values)?)?);
+    let (cursor, life, examined) = (text(next(&mut values)?)?, text(next(&mut values)?)?, number(next(&mut values)?)?);
     let cursor: u64 = cursor.parse().map_err(|_| strange("a cursor"))?;
     let mut jobs = Vec::new();
     while let Some(id) = values.next() {
@@ -212,8 +212,8 @@ async fn met_at(
     };
     let following = following.as_ref().map(place_to_bytes).transpose()?;
     let all = request.scans_whole_queue();
-    let seen = if all { looked } else { jobs.len() as u64 };
-    Ok((Scanned { jobs, looked: seen, read: looked, next: following, ..Scanned::default() }, life))
+    let seen = if all { examined } else { jobs.len() as u64 };
+    Ok((Scanned { jobs, examined: seen, read: examined, next: following, ..Scanned::default() }, life))
 }
 
 async fn part(broker: &RedisBroker, queue: &str, at: Where, last: Option<&Last>, room: usize) -> Result<Part> {
@@ -264,7 +264,7 @@ async fn tagged(broker: &RedisBroker, request: &Scan, name: &str, value: &str, l
 }
 
 /// The jobs of elements, those in other states left out, and the element of each. Besides the last
-/// element that was looked at, if these were too large to look at all.
+/// element that was examined, if these were too large to look at all.
 async fn jobs_of(
     broker: &RedisBroker,
     queue: &str,

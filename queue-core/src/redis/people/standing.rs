@@ -79,6 +79,6 @@ fn group(name: &[u8], values: &mut impl Iterator<Item = Value>) -> Result<Option
     line.cap = words(next(values)?)?.parse().ok();
     line.running = number(next(values)?)?;
     line.holders = ids(next(values)?)?;
-    line.held_by = JobId::from_bytes(&bytes(next(values)?)?).ok();
+    line.blocked_by = JobId::from_bytes(&bytes(next(values)?)?).ok();
     Ok(Some(line))
 }

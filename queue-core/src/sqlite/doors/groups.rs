@@ -218,7 +218,7 @@ pub(crate) fn allowed(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<Optio
         line.holders = holders.map(|holder| Ok(JobId::from_bytes(&holder?)?)).collect::<Result<_, Failed>>()?;
     }
     let front = row.as_ref().and_then(|row| row.front.as_deref()).filter(|front| is_ordered(rule) && *front != id);
-    line.held_by = front.and_then(|front| JobId::from_bytes(front).ok());
+    line.blocked_by = front.and_then(|front| JobId::from_bytes(front).ok());
     Ok(Some((line, row.is_some_and(|row| row.eligible & ELIGIBLE != 0))))
 }
 

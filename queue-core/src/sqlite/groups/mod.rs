@@ -79,7 +79,7 @@ fn group(tx: &Tx<'_>, queue: &Queue<'_>, name: &GroupName) -> Result<StoredGroup
     group.set_rule(&groups::stored_text(tx, queue, stored)?);
     group.oldest = people::oldest_of(tx, queue, stored)?;
     let front: Option<Option<Vec<u8>>> = tx.sql(FRONT)?.query_row(params![queue.key, stored], |row| row.get(0)).optional()?;
-    group.held_by = front.flatten().and_then(|front| JobId::from_bytes(&front).ok());
+    group.blocked_by = front.flatten().and_then(|front| JobId::from_bytes(&front).ok());
     Ok(group)
 }
 

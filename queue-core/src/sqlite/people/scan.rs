@@ -1,5 +1,5 @@
 //! Steps through the jobs of some states, in the order of the index. A place is where the last job
-//! was that was looked at, whether it is still there or not.
+//! was that was examined, whether it is still there or not.
 //!
 //! A scan that meets the jobs that move goes through all jobs by their ids, unless all of its
 //! states are of jobs that have ended: those keep their places. A step ends before its limit where
@@ -33,14 +33,14 @@ pub(crate) fn scan(tx: &mut Tx<'_>, request: &Scan) -> Result<Scanned, Failed> {
         return all(tx, &queue, request, limit);
     }
     let mut last: Option<Place> = request.after.as_deref().map(place_of_bytes).transpose()?;
-    let (mut jobs, mut looked) = (Vec::new(), 0);
+    let (mut jobs, mut examined) = (Vec::new(), 0);
     let numbers: Vec<i64> = JobState::ALL.into_iter().filter(|state| request.states.contains(state)).flat_map(numbers).collect();
     let first = last.as_ref().map_or(Some(0), |(state, ..)| numbers.iter().position(|number| number == state));
     for number in numbers.iter().skip(first.unwrap_or(numbers.len())) {
         let (_, rank, pos, id) = last.take().unwrap_or((*number, i64::MIN, i64::MIN, Vec::new()));
-        let (n, place, is_full) = some(tx, &queue, (*number, rank, pos, id), limit - looked, &mut jobs)?;
-        looked += n;
-        if looked == limit || is_full {
+        let (n, place, is_full) = some(tx, &queue, (*number, rank, pos, id), limit - examined, &mut jobs)?;
+        examined += n;
+        if examined == limit || is_full {
             // Where nothing of a page can be read, the state ends.
             let next = place.or_else(|| following(&numbers, *number));
             return Ok(Scanned::new(jobs, next.map(|place| place_to_bytes(&place)).transpose()?));
@@ -73,7 +73,7 @@ const SCAN: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.at
     ) AS page \
     CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.id = page.id ORDER BY page.rank, page.pos, page.id";
 
-/// Jobs behind a place: how many were looked at, the place of the last one, and whether the step
+/// Jobs behind a place: how many were examined, the place of the last one, and whether the step
 /// has as many bytes as it may.
 fn some(
     tx: &Tx<'_>,
@@ -84,9 +84,9 @@ fn some(
 ) -> Result<(usize, Option<Place>, bool), Failed> {
     let mut page = tx.sql(SCAN)?;
     let mut rows = page.query(params![queue.key, state, rank, pos, id, Unsigned(limit)])?;
-    let (mut looked, mut last, mut size) = (0, None, jobs.iter().map(|(job, _)| job.envelope.len()).sum::<usize>());
+    let (mut examined, mut last, mut size) = (0, None, jobs.iter().map(|(job, _)| job.envelope.len()).sum::<usize>());
     while let Some(row) = rows.next()? {
-        looked += 1;
+        examined += 1;
         // Of what has another type, which another program wrote, no place can be told. It stands
         // behind all others.
         if let (ValueRef::Integer(rank), ValueRef::Integer(pos), ValueRef::Blob(id)) = (row.get_ref(10)?, row.get_ref(7)?, row.get_ref(0)?)
@@ -100,10 +100,10 @@ fn some(
             jobs.push((job.listed(), place));
         }
         if size >= MAX_BYTES && last.is_some() {
-            return Ok((looked, last, true));
+            return Ok((examined, last, true));
         }
     }
-    Ok((looked, last, false))
+    Ok((examined, last, false))
 }
 
 /// Jobs of a queue behind an id, as `record.rs` reads them: an id never changes, in none of the
@@ -118,9 +118,9 @@ fn all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, limit: usize) -> Result<S
     let after = request.after.as_deref().map(place_of_bytes::<Vec<u8>>).transpose()?.unwrap_or_default();
     let mut page = tx.sql(SCAN_ALL)?;
     let mut rows = page.query(params![queue.key, after, Unsigned(limit)])?;
-    let (mut jobs, mut looked, mut size, mut last) = (Vec::new(), 0, 0, None);
+    let (mut jobs, mut examined, mut size, mut last) = (Vec::new(), 0, 0, None);
     while let Some(row) = rows.next()? {
-        looked += 1;
+        examined += 1;
         // What has another type, which another program wrote, is not met: SQLite sorts numbers and
         // texts before all ids.
         if let ValueRef::Blob(id) = row.get_ref(0)? {
@@ -137,10 +137,10 @@ fn all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, limit: usize) -> Result<S
             break;
         }
     }
-    let goes_on = looked == limit || size >= MAX_BYTES;
+    let goes_on = examined == limit || size >= MAX_BYTES;
     let next = last.filter(|_| goes_on).map(|id| place_to_bytes(&id)).transpose()?;
-    let seen = if request.scans_whole_queue() { looked } else { jobs.len() };
-    Ok(Scanned { jobs, looked: seen as u64, read: looked as u64, next, ..Scanned::default() })
+    let seen = if request.scans_whole_queue() { examined } else { jobs.len() };
+    Ok(Scanned { jobs, examined: seen as u64, read: examined as u64, next, ..Scanned::default() })
 }
 
 /// Jobs that have a tag behind an id, as `record.rs` reads them, and the id of each entry.
@@ -161,11 +161,11 @@ fn tagged(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, name: &str, value: &st
     };
     let mut page = tx.sql(TAGGED)?;
     let mut rows = page.query(params![queue.key, digest, last.unwrap_or_default(), Unsigned(limit)])?;
-    let (mut jobs, mut looked, mut size, mut next) = (Vec::new(), 0, 0, None);
+    let (mut jobs, mut examined, mut size, mut next) = (Vec::new(), 0, 0, None);
     while size < MAX_BYTES
         && let Some(row) = rows.next()?
     {
-        looked += 1;
+        examined += 1;
         let ValueRef::Blob(id) = row.get_ref(14)? else { continue };
         let place = place_to_bytes(&id)?;
         next = Some(place.clone());
@@ -177,8 +177,8 @@ fn tagged(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, name: &str, value: &st
             jobs.push((job.listed(), place));
         }
     }
-    let next = next.filter(|_| looked == limit || size >= MAX_BYTES);
-    Ok(Scanned { of, ..Scanned::new(jobs, next).with_examined(looked as u64) })
+    let next = next.filter(|_| examined == limit || size >= MAX_BYTES);
+    Ok(Scanned { of, ..Scanned::new(jobs, next).with_examined(examined as u64) })
 }
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ impl Snapshot {
             let page = page.without_ended_pauses();
             let others = page.others.over(page.declared());
             (snapshot.others, snapshot.plain) = (others, page.plain);
-            let own = page.groups.into_iter().map(|group| (group.name, (group.rule.over(others), group.held_by)));
+            let own = page.groups.into_iter().map(|group| (group.name, (group.rule.over(others), group.blocked_by)));
             snapshot.groups.extend(own);
             after = page.next;
             if after.is_none() {
