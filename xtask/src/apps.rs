@@ -10,10 +10,10 @@ use crate::{
 };
 
 pub(crate) fn main() -> ExitCode {
-    let checked = web().and_then(|()| oldest_rusqlite()).and_then(|()| adapters()).and_then(|()| outboxes());
+    let checked = web().and_then(|()| actix()).and_then(|()| oldest_rusqlite()).and_then(|()| adapters()).and_then(|()| outboxes());
     match checked {
         Ok(()) => {
-            println!("6 passed, 0 failed");
+            println!("7 passed, 0 failed");
             ExitCode::SUCCESS
         }
         Err(problem) => {
@@ -48,6 +48,12 @@ fn web() -> Result<(), String> {
     let _ = server.kill();
     let _ = server.wait();
     ran
+}
+
+/// actix-web, with SQLite in memory.
+fn actix() -> Result<(), String> {
+    let (succeeded, text) = said(app("actix").args(["run", "--quiet"]))?;
+    if succeeded && text.contains("closed 18") && !text.contains("warning:") { Ok(()) } else { Err(format!("actix: {text}")) }
 }
 
 /// The conformance suite on SQLite in memory, and the tests of the test kit, with rusqlite 0.32.1.

@@ -463,15 +463,29 @@ fn the_examples_of_transactions_are_those_that_are_compiled() {
         "tests/apps/outbox-sea-orm/src/main.rs",
         "tests/apps/outbox-diesel/src/main.rs",
     ];
-    // Without the indentation of each line.
-    let lines = |text: &str| text.lines().map(|line| line.trim().to_owned() + "\n").collect::<String>();
-    let programs = programs.map(|path| lines(&read(path)));
-    let blocks: Vec<&str> = page.split("```rust,ignore\n").skip(1).map(|block| block.split("```").next().unwrap()).collect();
+    let programs = programs.map(|path| unindented(&read(path)));
+    let blocks = ignored(&page);
     assert_eq!(blocks.len(), 5);
     for block in blocks {
-        assert!(programs.iter().any(|program| program.contains(&lines(block))), "not in a program:\n{block}");
+        assert!(programs.iter().any(|program| program.contains(&block)), "not in a program:\n{block}");
     }
     assert_eq!(page.matches("```rust\n").count() + page.matches("```rust,no_run\n").count(), 3, "rustdoc compiles the others");
+}
+
+#[test]
+fn the_example_of_actix_is_the_one_that_is_compiled() {
+    let blocks = ignored(&read("docs/web.md"));
+    let block = blocks.iter().find(|block| block.contains("use actix_web")).expect("the page has a block for actix-web");
+    assert!(unindented(&read("tests/apps/actix/src/main.rs")).contains(block), "not in the program:\n{block}");
+}
+
+/// The Rust blocks of a page that rustdoc does not compile.
+fn ignored(page: &str) -> Vec<String> {
+    page.split("```rust,ignore\n").skip(1).map(|block| unindented(block.split("```").next().expect("a block has text"))).collect()
+}
+
+fn unindented(text: &str) -> String {
+    text.lines().map(|line| line.trim().to_owned() + "\n").collect()
 }
 
 /// The rows of tables, the entries of lists and the paragraphs of a page, without its blocks of
