@@ -171,7 +171,7 @@ fn kind(value: &Arg) -> Option<&str> {
     value.get_value_names()?.first().map(|name| name.as_str().trim_end_matches("[=WEIGHT]"))
 }
 
-/// The names of a kind that there are. Of an address, the queue comes first.
+/// The existing names of a kind. For an address, the queue is completed first, then the name.
 async fn names(kind: &str, client: &Client, word: &str) -> Result<Vec<String>> {
     let inspector = client.inspector();
     let Some(of_queue) = kind.strip_prefix("QUEUE/") else {

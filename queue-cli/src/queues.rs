@@ -82,7 +82,7 @@ pub(super) enum QueuesCommand {
 
 A queue that something uses is not removed: jobs, live workers, schedules, rules, limits, pauses,
 aging, a subscription, given ids and unique keys that are remembered, and outboxes. Programs that
-enqueue to it make it anew.")]
+enqueue to it create it again.")]
     Remove {
         /// The queue
         queue: String,
