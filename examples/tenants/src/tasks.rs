@@ -14,9 +14,9 @@ pub(crate) const QUEUE: &str = "imports";
 
 /// Finds out where an address is.
 ///
-/// Tenants are served in turn, whatever each has enqueued. No tenant makes more than twenty calls
-/// in a second, and all of them together run four at once. Who has a smaller plan than we know is
-/// told so by the service: that tenant waits then, and no attempt is burnt.
+/// Tenants are served in rotation, whatever each has enqueued. No tenant makes more than twenty
+/// calls in a second, and all of them together run four at once. Who has a smaller plan than we
+/// know is told so by the service: that tenant waits then, and no attempt is burnt.
 #[task(
     queue = "imports",
     group = tenant,

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{history::subscription_of, process::group};
 
-/// So often at most another group of the same weight is served before: once in turn, once for a
+/// So often at most another group of the same weight is served before: once in rotation, once for a
 /// turn that was begun, and once for the one with which it ends.
 const BOUND: u64 = 3;
 

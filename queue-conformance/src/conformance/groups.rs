@@ -1,4 +1,4 @@
-//! Groups: served in turn, by weight, within their caps, and in order.
+//! Groups: served in rotation, by weight, within their caps, and in order.
 
 use std::time::Duration;
 
@@ -86,8 +86,8 @@ pub(super) async fn sound(bed: &Bed) {
     assert_eq!(damages, []);
 }
 
-/// Groups are served in turn, however many jobs each has, and the jobs of one in the order in which
-/// they came.
+/// Groups are served in rotation, however many jobs each has, and the jobs of one in the order in
+/// which they came.
 pub async fn groups_are_served_in_turn(bed: Bed) {
     let many = put(&bed, "a", 5).await;
     put(&bed, "b", 2).await;

@@ -433,7 +433,7 @@ pub async fn a_change_of_a_limit_is_compared(bed: Bed) {
     assert!(refused.to_string().starts_with("burst `2`"), "{refused}");
 }
 
-/// Groups that share a limit are served in turn by it, however many jobs each has.
+/// Groups that share a limit are served in rotation by it, however many jobs each has.
 pub async fn groups_that_share_a_limit_are_served_in_turn(bed: Bed) {
     concurrency(&bed, "all", 1).await;
     put(&bed, "a", &[key("all", "")], 20).await;

@@ -59,10 +59,10 @@ pub struct QueueStats {
     #[serde(serialize_with = "json::utc")]
     pub lost_at: Option<SystemTime>,
     /// How long ago the oldest ready job could start for the first time: the oldest of the first
-    /// jobs of each priority, including those of the ten groups that are next in turn, or else of
-    /// ten others, which may be paused or full. By the broker's clock. `None` if no job is ready,
-    /// or if it is not known: not of a job that has failed or snoozed before, and not of a task
-    /// whose jobs repeat. Of a job that a person requeued the age counts from its enqueue.
+    /// jobs of each priority, including those of the ten groups that are next in rotation, or else
+    /// of ten others, which may be paused or full. By the broker's clock. `None` if no job is
+    /// ready, or if it is not known: not of a job that has failed or snoozed before, and not of a
+    /// task whose jobs repeat. Of a job that a person requeued the age counts from its enqueue.
     #[serde(rename = "oldest_ms", serialize_with = "json::ms")]
     pub oldest: Option<Duration>,
     /// The outboxes that relays report in this queue, sorted by name: a worker's relay in the first

@@ -127,7 +127,7 @@ macro_rules! setters {
 
         /// Puts the job into a group: a tenant, a user, an account. Range: 1 to 256 bytes. Default:
         /// the group that `#[task(group = ..)]` derives from a parameter, else none. The groups of
-        /// a queue are served in turn, and the jobs of a group in the order in which they were
+        /// a queue are served in rotation, and the jobs of a group in the order in which they were
         /// enqueued.
         pub fn group(mut self, group: impl Into<String>) -> Self {
             self.options.group = Some(group.into());

@@ -224,7 +224,7 @@ impl Reason {
             Reason::RateLimited { limit, key, .. } => format!("rate of {}", short(limit, key)),
             Reason::Behind { jobs: 0, groups: 0 } => "next".to_owned(),
             Reason::Behind { jobs, groups: 0 } => format!("behind {jobs}"),
-            Reason::Behind { jobs, groups } => format!("behind {jobs}, in turn with {}", count(*groups, "group")),
+            Reason::Behind { jobs, groups } => format!("behind {jobs}, in rotation with {}", count(*groups, "group")),
             Reason::NoWorkerForTask { .. } => "no worker for its task".to_owned(),
             reason => reason.name().replace('_', " "),
         }
@@ -314,7 +314,7 @@ impl fmt::Display for Reason {
             Reason::Behind { jobs: 0, groups: 0 } => f.write_str("it is next: the first worker with a free slot takes it"),
             Reason::Behind { jobs, groups: 0 } => write!(f, "behind {}", others(*jobs)),
             Reason::Behind { jobs, groups } => {
-                write!(f, "behind {} of its own group, in turn with {}", others(*jobs), count(*groups, "other group"))
+                write!(f, "behind {} of its own group, in rotation with {}", others(*jobs), count(*groups, "other group"))
             }
             Reason::Reclaiming { .. } => f.write_str("its worker has crashed or is unreachable: the job is being reclaimed"),
             Reason::Runs(running) if running.host.is_empty() => write!(f, "it runs, in worker {}", running.worker),

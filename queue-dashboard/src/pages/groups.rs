@@ -95,8 +95,8 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// `is_in_paused`: its queue is paused. Whether workers, limits or the order of turns let its
-    /// jobs start is not known here.
+    /// `is_in_paused`: its queue is paused. Whether workers, limits or the rotation of groups let
+    /// its jobs start is not known here.
     pub(super) fn of(group: &StoredGroup, holds: GroupRule, is_in_paused: bool) -> Standing {
         let active = u32::try_from(group.active).unwrap_or(u32::MAX);
         let (word, tone, why) = match (holds.paused, holds.cap, &group.blocked_by) {

@@ -1,8 +1,8 @@
 -- Claims jobs of a queue with groups or limits.
 --- include doors/rotation
 
--- Plain jobs and groups in turn. Tombstones of suspects hide no job of the lists: at most as many
--- of them as suspects wait.
+-- Plain jobs and groups in rotation. Tombstones of suspects hide no job of the lists: at most as
+-- many of them as suspects wait.
 local function claim_in_rotation()
   local plain, wanted_in_all, before = has('t') and math.min(call('LLEN', K.suspect) - call('HLEN', K.tombstones), 0) or 0, wanted, #ids
   for _, list in ipairs(ORDER) do

@@ -66,7 +66,8 @@ struct Picks {
 /// ?1 queue, ?2 id, ?3 state (in the line of a group).
 const GROUPS_WAITING: &str = "SELECT id, envelope, attempts, crashes, snoozes FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3";
 
-/// Takes jobs of the line and of groups in turn. False: no group is eligible, and nothing was done.
+/// Takes jobs of the line and of groups in rotation. False: no group is eligible, and nothing was
+/// done.
 pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission) -> Result<bool, Failed> {
     const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 1)";
     if !tx.grouped() || !tx.sql(ANY)?.query_row([queue.key], |row| row.get(0))? {
