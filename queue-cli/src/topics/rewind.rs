@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_a_word_a_time_or_a_position() {
+    fn a_rewind_target_is_a_word_a_time_or_a_position() {
         assert_eq!(target("start"), Ok(Begin::Start.into()));
         assert_eq!(target("2026-01-31T12:00:00Z"), Ok(Begin::AtMs(1_769_860_800_000).into()));
         for position in ["17", "1700000000000-0", "1700000000000-18446744073709551615"] {

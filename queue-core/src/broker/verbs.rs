@@ -390,7 +390,8 @@ contract! {
         /// One bounded step of a [rewind](Rewind) of a subscription.
         ///
         /// # Errors
-        /// [`Error::Invalid`](crate::Error::Invalid) for a mark that is no position of this log.
+        /// [`Error::Invalid`](crate::Error::Invalid) for a rewind target that is not a position of
+        /// this log.
         operator change fn rewind(request: &Rewind) -> Result<Rewound>;
 
         /// The pauses of a queue and its tasks. The pause of a group is part of its rule.

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_read_as_a_form_has_it() {
+    fn a_rewind_target_is_read_as_a_form_has_it() {
         assert_eq!(target("start"), Some(Begin::Start.into()));
         for time in ["2026-01-31T12:00:00", "2026-01-31T12:00:00Z", "2026-01-31 12:00:00"] {
             assert_eq!(target(time), Some(Begin::AtMs(1_769_860_800_000).into()), "{time}");

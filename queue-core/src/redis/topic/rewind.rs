@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cursor_before_a_mark_is_that_of_the_entry_before() {
+    fn the_cursor_before_a_rewind_target_is_that_of_the_entry_before() {
         let event = |position: &str| before(&RewindTarget::Event(position.to_owned())).ok();
         assert_eq!(event("17-3").as_deref(), Some("17-2"));
         assert_eq!(event("17-0").as_deref(), Some("16-18446744073709551615"));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_before_the_first_entry_lies_before_it() {
+    fn a_rewind_target_before_the_first_entry_lies_before_it() {
         assert!(
             lies_before(&RewindTarget::Event("17-3".to_owned()), "17-4") && !lies_before(&RewindTarget::Event("17-4".to_owned()), "17-4")
         );
