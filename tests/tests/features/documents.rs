@@ -132,9 +132,21 @@ pub(super) fn section<'a>(page: &'a str, heading: &str) -> &'a str {
 
 #[test]
 fn no_block_of_code_hides_lines() {
-    let hides =
-        |page: &str| page.split("\n```rust").skip(1).any(|block| block.split("\n```").next().is_some_and(|code| code.contains("\n# ")));
+    // A block in a list is indented.
+    fn hides(page: &str) -> bool {
+        let mut block: Option<bool> = None;
+        page.lines().map(str::trim_start).any(|line| {
+            match (line.strip_prefix("```"), block) {
+                (Some(language), None) => block = Some(language.starts_with("rust")),
+                (Some(_), Some(_)) => block = None,
+                (None, _) => {}
+            }
+            block == Some(true) && (line == "#" || line.starts_with("# "))
+        })
+    }
     assert!(hides("text\n```rust\n# use hidden;\n```"));
+    assert!(hides("1. text\n\n   ```rust,no_run\n   # use hidden;\n   ```"));
+    assert!(!hides("text\n```sh\n# a comment\n```\n```rust\n#[task]\n```\n# A heading\n"));
     let found: Vec<PathBuf> = pages().into_iter().filter(|page| hides(&fs::read_to_string(page).unwrap())).collect();
     assert!(found.is_empty(), "a code host shows hidden lines: {found:?}");
 }
