@@ -209,7 +209,8 @@ pub struct Environment {
     pub data: DataMap,
     /// The client of the worker's broker.
     pub client: Option<Client>,
-    /// Where jobs are named whose handlers have told something that is not stored yet.
+    /// Receives the jobs whose handlers have reported progress or log lines that are not stored
+    /// yet.
     pub told: Option<mpsc::UnboundedSender<JobContext>>,
 }
 
@@ -219,7 +220,7 @@ impl Environment {
         Environment { data, client, told: None }
     }
 
-    /// The same, with what hears of jobs whose handlers have told something.
+    /// The same, with a channel for the jobs whose handlers have reported progress or log lines.
     pub fn telling(&self, told: mpsc::UnboundedSender<JobContext>) -> Self {
         Environment { told: Some(told), ..self.clone() }
     }
@@ -295,8 +296,8 @@ impl JobContext {
     }
 
     /// The tick of the schedule for which this job was made: its nominal time, whenever the job
-    /// runs. `None`: no schedule made it. A job that a person started with `run_now` has the time
-    /// of that.
+    /// runs. `None`: no schedule made it. A job that was started with `run_now` has the time
+    /// of that call.
     pub fn scheduled_for(&self) -> Option<SystemTime> {
         let ms = u64::try_from(self.0.init.scheduled_ms?).ok()?;
         UNIX_EPOCH.checked_add(Duration::from_millis(ms))

@@ -235,7 +235,7 @@ impl<'a> Envelope<'a> {
     }
 
     /// The bytes of an envelope without its expiry; `None` if it has none, or cannot be read. A job
-    /// that a person lets run again is wanted.
+    /// that an operator requeues no longer expires.
     pub fn without_expiry(bytes: &[u8]) -> Option<Vec<u8>> {
         let mut envelope = Envelope::decode(bytes).ok()?;
         envelope.expires_ms.take()?;
@@ -332,7 +332,7 @@ impl<'a> Envelope<'a> {
         self.retention_ms.map(Duration::from_millis)
     }
 
-    /// The digest of task and payload that tells an enqueue of the same job from a conflicting one
+    /// The digest of task and payload that distinguishes a repeated enqueue from a conflicting one
     /// (FNV-1a, 64 bits).
     pub fn digest(&self) -> u64 {
         let mut hash: u64 = 0xcbf2_9ce4_8422_2325;

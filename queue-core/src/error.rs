@@ -455,7 +455,7 @@ fn shown(value: &str) -> String {
     shown
 }
 
-/// The cause of an error that tells of a broker which could not be reached.
+/// The cause of an error: the broker could not be reached.
 #[derive(Debug, thiserror::Error)]
 #[error("{problem}")]
 pub(crate) struct Unreachable {

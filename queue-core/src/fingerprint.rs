@@ -20,7 +20,7 @@ const LONGEST: usize = 200;
 /// What stands for a value.
 const VALUE: char = '*';
 
-/// What tells failure patterns apart: 16 hexadecimal digits, made of the text of a failure without
+/// Identifies a failure pattern: 16 hexadecimal digits, derived from the text of a failure without
 /// numbers, ids and quoted values.
 ///
 /// Failures of one fingerprint differ in such values alone. `docs/failures.md` of the repository
@@ -95,7 +95,7 @@ impl FromStr for Fingerprint {
 
 serde_as_text!(Fingerprint);
 
-/// The first bytes of a text, at most so many, up to the end of a character.
+/// The first bytes of a text, at most `most`, up to the end of a character.
 fn head(text: &str, most: usize) -> &str {
     &text[..head_len(text, most)]
 }
@@ -215,8 +215,8 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// A quotation at the beginning of a text: its marks and its length. One that is not closed is
-/// none, unless the text goes on where it was cut.
+/// A quotation at the beginning of a text: its marks and its length. One without a closing
+/// mark does not count, unless the text was truncated.
 fn quoted(text: &str, is_cut: bool) -> Option<(char, char, usize)> {
     let open = text.chars().next()?;
     let close = match open {

@@ -105,7 +105,7 @@ pub enum GroupOrder {
 }
 
 impl GroupOrder {
-    /// All, in the order in which they are told.
+    /// All, in the order in which they are listed.
     pub const ALL: [GroupOrder; 3] = [GroupOrder::Any, GroupOrder::Ordered, GroupOrder::SkipFailed];
 
     /// The word for it everywhere.

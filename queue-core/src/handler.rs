@@ -99,12 +99,12 @@ pub struct Call {
 pub struct Wanted {
     /// The job is kept.
     kept: bool,
-    /// Until when somebody waits for a job of its queue.
+    /// Until when a caller waits for a job of its queue.
     watched: Option<LeaseClock>,
 }
 
 impl Wanted {
-    /// Of a job that is kept, or whose queue somebody watches.
+    /// For a job that is kept, or whose queue is watched.
     pub fn new(kept: bool, watched: LeaseClock) -> Self {
         Wanted { kept, watched: Some(watched) }
     }

@@ -71,9 +71,9 @@ pub trait Middleware: Send + Sync + 'static {
     ///   outside of it. Its own panic is treated like the handler's: the job has failed and is
     ///   retried.
     /// - The job's timeout covers all middleware. When it is over, or when the job is cancelled,
-    ///   [`JobContext::cancelled`] tells, and a second later the run is dropped where it stands,
-    ///   middleware and handler together. A blocking handler cannot be dropped: its run is waited
-    ///   for.
+    ///   [`JobContext::cancelled`] returns, and a second later the run is dropped at its current
+    ///   `await`, middleware and handler together. A blocking handler cannot be dropped: its run is
+    ///   waited for.
     /// - It is called once an attempt, and not for jobs whose handler does not begin: those that
     ///   have expired, whose task is unknown, or whose envelope cannot be read. Parameters are
     ///   decoded by the handler, inside of all middleware.

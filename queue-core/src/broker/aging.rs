@@ -30,7 +30,7 @@ pub enum Aging {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AgingRecord {
-    /// What a person has set, in milliseconds; 0 for none.
+    /// The operator's setting, in milliseconds; 0 for none.
     #[serde(rename = "p", skip_serializing_if = "Option::is_none")]
     set: Option<u64>,
     /// What releases of the workers declare.
@@ -43,7 +43,7 @@ pub struct AgingRecord {
 struct Declared(String, i64, u64);
 
 impl AgingRecord {
-    /// A person sets this.
+    /// Sets the operator's value, which overrides the declared ones.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a time outside of the bounds.
@@ -68,8 +68,8 @@ impl AgingRecord {
         self.declared.retain(|declared| declared.0 == release || live.contains(&declared.0));
     }
 
-    /// What holds: what a person has set, or else what the release declares that was first seen
-    /// latest.
+    /// The aging in effect: the operator's setting, or else the value that the newest release
+    /// declares: the one that was first seen last.
     pub fn every(&self) -> Option<Duration> {
         let declared = self.declared.iter().max_by_key(|declared| declared.1).map(|declared| declared.2);
         self.set.or(declared).filter(|ms| *ms > 0).map(Duration::from_millis)

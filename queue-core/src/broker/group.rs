@@ -160,7 +160,7 @@ impl SetGroup {
 pub enum GroupSet {
     /// It was set.
     Set,
-    /// The rule is another one: somebody else has changed it. Nothing was written.
+    /// The rule has been changed in the meantime. Nothing was written.
     Stale,
 }
 
@@ -175,7 +175,7 @@ pub enum GroupList {
     All {
         /// Behind this one: the [`next`](GroupPage::next) of the page before.
         after: Option<GroupName>,
-        /// At most so many, 1 to 500.
+        /// The most groups to list, 1 to 500.
         limit: usize,
     },
     /// One group, and the first jobs of its [line](GroupPage::line).

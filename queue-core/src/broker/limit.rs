@@ -37,7 +37,7 @@ pub struct LimitRecord {
     /// Its name.
     #[serde(rename = "n")]
     pub name: String,
-    /// What a person has set; that outlives what code declares.
+    /// The rule that an operator has set; it overrides what code declares.
     #[serde(rename = "p", skip_serializing_if = "Option::is_none")]
     set: Option<String>,
     /// What releases of the workers declare.
@@ -55,7 +55,7 @@ impl LimitRecord {
         LimitRecord { name: name.to_owned(), ..LimitRecord::default() }
     }
 
-    /// What a person has set.
+    /// The rule that an operator has set.
     pub fn set(&self) -> Option<LimitRule> {
         self.set.as_deref().map(LimitRule::of_stored)
     }
@@ -214,7 +214,7 @@ pub enum LimitKeys {
         name: Arc<str>,
         /// Behind this one.
         after: Option<LimitKey>,
-        /// At most so many, 1 to 500.
+        /// The most keys to list, 1 to 500.
         limit: usize,
     },
     /// These, whether they are held or not: what holds a job back that is subject to them.

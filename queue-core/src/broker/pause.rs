@@ -27,7 +27,7 @@ pub const PAUSED_BY_MAX: usize = 128;
 /// Most tasks of a queue that are paused at once.
 pub const PAUSED_TASKS: usize = 100;
 
-/// Most pauses that one turn ends whose end has come. The next turn goes on.
+/// The most expired pauses that one turn ends. The next turn ends the others.
 pub const RESUMED_AT_ONCE: usize = 100;
 
 /// What is paused in a queue.

@@ -62,7 +62,7 @@ pub struct QueueStats {
     /// jobs of each priority, including those of the ten groups that are next in rotation, or else
     /// of ten others, which may be paused or full. By the broker's clock. `None` if no job is
     /// ready, or if it is not known: not of a job that has failed or snoozed before, and not of a
-    /// task whose jobs repeat. Of a job that a person requeued the age counts from its enqueue.
+    /// task whose jobs repeat. The age of a requeued job counts from its enqueue.
     #[serde(rename = "oldest_ms", serialize_with = "json::ms")]
     pub oldest: Option<Duration>,
     /// The outboxes that relays report in this queue, sorted by name: a worker's relay in the first
@@ -184,7 +184,7 @@ pub enum Counter {
     Forgotten,
     /// Jobs that a stopping worker gave back.
     Returned,
-    /// Dead jobs that a person let run again.
+    /// Dead jobs that were requeued.
     Requeued,
     /// Repairs of damage that another program did.
     Repaired,

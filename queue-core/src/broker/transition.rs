@@ -89,8 +89,8 @@ pub struct Transitions {
     pub lost: Option<u64>,
     /// The number from which to go on.
     pub upto: u64,
-    /// The life of the server that has answered, as [`Followed::life`]: where it is another one
-    /// than that of the mark, transitions may be missing that no number tells of.
+    /// The life of the server that has answered, as [`Followed::life`]. If it differs from that of
+    /// the mark, transitions may be missing although the numbers show no gap.
     pub life: String,
 }
 
@@ -132,8 +132,7 @@ pub fn reason_told(reason: &str) -> &str {
     &reason[..end.unwrap_or(0)]
 }
 
-/// What is told of a reason of which these bytes are stored: they may end in the middle of a
-/// character.
+/// The text of a reason whose first bytes are stored. They may end in the middle of a character.
 #[cfg(any(feature = "redis", feature = "sqlite", test))]
 pub(crate) fn reason_in(head: &[u8]) -> Option<String> {
     let whole = match std::str::from_utf8(head) {

@@ -113,11 +113,11 @@ impl Finish {
 #[non_exhaustive]
 pub enum Ending {
     /// The job is done (*ack*): → `done`, kept with its result for `keep`. Without `keep` it is
-    /// removed, unless somebody [watches](super::Broker::watch) it: then it is kept for
+    /// removed, unless it is [watched](super::Broker::watch): then it is kept for
     /// [`WATCHED_KEEP`](super::WATCHED_KEEP).
     Ack {
-        /// The encoded result, if the task has one and the job is kept, or somebody watches a job
-        /// of the queue.
+        /// The encoded result, if the task has one and the job is kept, or a job of the queue is
+        /// watched.
         result: Option<Vec<u8>>,
         /// How long to keep job and result.
         keep: Option<Duration>,
@@ -170,7 +170,7 @@ pub enum Ending {
     /// The lane gives the job back without a run (*return*): → the head of `ready`. Charges
     /// nothing, and gives back what the claim has used of a rate.
     Return,
-    /// The same after a run that was told to stop and had begun. What the job has used of a rate
+    /// The same after a run that had begun and was asked to stop. What the job has used of a rate
     /// stays used.
     Stopped {
         /// Whether its worker stops: this is counted with the job.

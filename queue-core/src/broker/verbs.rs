@@ -215,7 +215,7 @@ contract! {
         /// Everything is numbered within its delivery, so that a request that comes again changes
         /// nothing, and one that comes late puts no progress back. It renews no lease.
         ///
-        /// If somebody [watches](Self::watch) the job, the change is
+        /// If the job is [watched](Self::watch), the change is
         /// [announced](Self::progress_hints). No handler waits for it, and no job depends on it.
         ///
         /// # Errors
@@ -301,8 +301,8 @@ contract! {
         /// Schedules of a queue, with their definitions and states.
         viewer|worker read fn schedules(queue: &str, which: &ScheduleList) -> Result<SchedulePage>;
 
-        /// Changes jobs as a person wants. One answer per id, in order. A cancel keeps the `reason`
-        /// as the note of the job; other changes have none.
+        /// Changes jobs on behalf of an operator. One answer per id, in order. A cancel stores the
+        /// `reason` as the note of the job; other changes have no reason.
         operator change fn change(queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>>;
 
         /// Edits a job that waits, if it is as it was seen, in one transition. Its key, its group
@@ -365,7 +365,7 @@ contract! {
         /// `FeatureUnknown` while a lane of an older library is registered; `BrokerFull`.
         operator|worker change fn set_aging(request: &SetAging) -> Result<AgingSet>;
 
-        /// The names of all topics to which something was published or somebody subscribed, sorted.
+        /// The names of all topics that have events or subscriptions, sorted.
         viewer read fn topics() -> Result<Vec<String>>;
 
         /// A topic with its subscriptions; `None` if there is nothing of it.

@@ -65,7 +65,7 @@ impl WorkerInfo {
         &self.encoded
     }
 
-    /// The release that it tells, as it is stored: cut.
+    /// The release that it reports, truncated as it is stored.
     pub fn release(&self) -> String {
         decode(&self.stored(0)).map(|stored| stored.3).unwrap_or_default()
     }
@@ -112,7 +112,7 @@ pub struct WorkerRecord {
     pub host: String,
     /// The number of its process on this host. 0 if it is unknown.
     pub pid: u32,
-    /// Its release: what it was told to be, or a digest of its executable. Empty if it is unknown.
+    /// Its release: the configured name, or a digest of its executable. Empty if it is unknown.
     pub release: String,
     /// The tasks that it can run, at most [`TASKS_MAX`] and [`TASKS_BYTES`], sorted by name.
     pub tasks: Vec<String>,
@@ -156,7 +156,7 @@ pub struct StoredWorker {
     pub asked: Option<Vec<u8>>,
 }
 
-/// A lane, as a broker tells of it for a list of workers.
+/// A lane, as a broker returns it for a list of workers.
 #[derive(Clone, Debug)]
 pub struct LaneLease {
     /// The id of its process, as the lane's name has it.
@@ -169,8 +169,8 @@ pub struct LaneLease {
 
 impl WorkerRecord {
     /// The workers of a queue, for brokers: one for each process that has a lane. `stored` gives
-    /// what is stored of a process. A worker whose record is missing or damaged is told of without
-    /// what the record says.
+    /// what is stored of a process. A worker whose record is missing or damaged is listed without
+    /// the values of the record.
     pub fn of_lanes(
         queue: &str,
         now_ms: i64,

@@ -79,8 +79,8 @@ impl Kept {
         if retention.or(task.retention).is_some_and(|retention| !retention.is_zero()) { Kept::Yes } else { Kept::No }
     }
 
-    /// The job that will run may be another than the one that was enqueued: nobody here knows its
-    /// retention.
+    /// The job that will run may be another than the one that was enqueued. The retention of
+    /// another job is unknown here.
     pub(super) fn of_job(self, own: &JobId, runs: &JobId) -> Self {
         if own == runs { self } else { Kept::Unknown }
     }
@@ -217,11 +217,11 @@ where
     }
 
     /// Waits until the job has ended, at most for `timeout`. The broker wakes it when the job ends.
-    /// As an announcement may be lost, it also looks by itself: after 20 ms, and then less and less
+    /// Because an announcement may be lost, it also polls: after 20 ms, and then less and less
     /// often, at least every 5 s. Any number of callers may wait for one job.
     ///
-    /// A job without retention that ends while somebody waits for it is kept for a minute, so that
-    /// those who wait get its result.
+    /// A job without retention that ends during a wait is kept for a minute, so that all callers
+    /// get its result.
     ///
     /// A job that [expires](crate::Job::expires) becomes `expired` when a worker comes upon it, and
     /// `wait` returns then. Before, it gives [`JobResult::Pending`]: no worker serves the queue, or

@@ -18,7 +18,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What was told and is not stored yet.
+/// The progress and log lines that are not stored yet.
 #[derive(Default)]
 pub(super) struct Told {
     /// Whether there is anything; most handlers tell nothing.
@@ -143,7 +143,7 @@ impl JobContext {
         }
     }
 
-    /// Whether the handler has told something that is not stored yet, as far as is known.
+    /// Whether the handler has reported progress or log lines that may not be stored yet.
     #[doc(hidden)]
     pub fn has_told(&self) -> bool {
         self.0.told.any.load(Ordering::Acquire) || self.0.told.in_flight.load(Ordering::Acquire)
@@ -161,7 +161,7 @@ impl JobContext {
         self.0.init.lane.as_ref()
     }
 
-    /// Takes what was told since the last time, at most about so many bytes.
+    /// Takes what was reported since the last call, at most about `bytes` bytes.
     #[doc(hidden)]
     pub fn take_reported(&self, bytes: usize) -> JobProgress {
         // In this order: there is no moment in which nothing seems to be left.

@@ -6,7 +6,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// So often a request is made anew where others ask the same worker at the same time.
+/// How often a request is repeated if others ask the same worker at the same time.
 const TRIES: usize = 5;
 
 impl Inspector {

@@ -38,7 +38,7 @@ pub struct ClearGroup {
     queue: String,
     group: GroupName,
     places: VecDeque<Place>,
-    /// Of the first place: how many jobs may be cancelled, and where its listing goes on. `None`:
+    /// Of the first place: how many jobs may be cancelled, and where its listing continues. `None`:
     /// it has not begun.
     begun: Option<(u64, u64)>,
     cancelled: u64,
@@ -86,7 +86,7 @@ impl ClearGroup {
         }
     }
 
-    /// Gives how many may be cancelled after that, and where the listing goes on.
+    /// Returns how many may be cancelled after that, and where the listing continues.
     async fn some(&mut self, place: Place, left: u64, from: u64) -> Result<(u64, Option<u64>)> {
         let most = usize::try_from(left).map_or(MAX_ITEMS, |left| left.min(MAX_ITEMS));
         let (ids, next): (Vec<JobId>, _) = match place {

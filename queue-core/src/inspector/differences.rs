@@ -42,7 +42,7 @@ impl Difference {
     }
 }
 
-/// What a person reads: the values with their releases, and the value that applies.
+/// The values with their releases, and the value that applies.
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.limit {

@@ -248,8 +248,8 @@ impl Inspector {
     ///
     /// # Errors
     /// [`Error::NoSuchJob`], also for a job that has ended without being kept. A job without
-    /// retention that ends while somebody waits for it is kept for a minute. A broker that does not
-    /// answer is asked again until the time is up.
+    /// retention that ends during the wait is kept for a minute. If the broker does not answer, the
+    /// request is repeated until the timeout.
     pub async fn wait(&self, job: &JobAddress, timeout: Duration) -> Result<JobRecord> {
         let stored = until_ended(&self.broker, job, self.deadline, timeout).await?.ok_or_else(|| Error::NoSuchJob(job.to_string()))?;
         self.record_of(job, stored).await

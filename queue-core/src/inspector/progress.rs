@@ -160,7 +160,7 @@ impl Inspector {
         Ok(self.progress_and_log(self.until(), job, u64::MAX).await?.and_then(|log| log.progress))
     }
 
-    /// The state of a job, and the mark that somebody wants to know what becomes of it.
+    /// Returns the state of a job, and marks the job as watched.
     async fn watched_state(&self, job: &JobAddress) -> Result<Option<JobState>> {
         let job = job.clone();
         let ask = move |broker: DynBroker| {
@@ -184,7 +184,7 @@ pub struct Follow {
     job: JobAddress,
     /// From which line on; `None`: the progress is enough.
     from: Option<u64>,
-    /// Announcements of what is told, and of the end of the job.
+    /// Announcements of reported progress, and of the end of the job.
     hints: Option<(Hints, Hints)>,
     marked: Option<Instant>,
     seen: Option<Progress>,

@@ -262,8 +262,8 @@ impl Reason {
     }
 }
 
-/// What a person reads, without the times and the jobs, which [`until`](Reason::until),
-/// [`since`](Reason::since) and [`holders`](Reason::holders) have.
+/// The reason in words, without its times and jobs: [`until`](Reason::until),
+/// [`since`](Reason::since) and [`holders`](Reason::holders) return these.
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

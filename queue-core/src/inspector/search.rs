@@ -67,7 +67,7 @@ pub struct Search {
     examined: u64,
     /// The queues that can be read, and how many jobs each has in the states that are asked for.
     open: Option<BTreeMap<String, u64>>,
-    /// Those that cannot be, until a page has told so.
+    /// The queues that cannot be read, until a page has reported them.
     unreadable: Vec<(String, Error)>,
 }
 

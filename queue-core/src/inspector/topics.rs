@@ -207,7 +207,7 @@ impl From<StoredEvent> for EventInfo {
 }
 
 impl Inspector {
-    /// The topics to which something was published or somebody subscribed, by name.
+    /// The topics that have events or subscriptions, by name.
     ///
     /// # Errors
     /// Those of the broker, here and below.

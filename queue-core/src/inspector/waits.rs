@@ -17,7 +17,7 @@ const LAST_LOOK: Duration = Duration::from_millis(40);
 /// often: an announcement may be lost.
 const FIRST_NET: Duration = Duration::from_millis(20);
 
-/// It looks at least so often. The mark that somebody waits has to outlive it.
+/// The longest pause between two polls. The mark that a caller waits has to outlive it.
 const LAST_NET: Duration = Duration::from_secs(5);
 const _: () = assert!(LAST_NET.as_millis() * 2 < WATCHED.as_millis());
 
@@ -25,8 +25,8 @@ const _: () = assert!(LAST_NET.as_millis() * 2 < WATCHED.as_millis());
 /// at; `None` if the broker does not have it. A look takes at most as long as `deadline`.
 ///
 /// # Errors
-/// Those of the broker. One that waiting may mend is told only if no look was answered before the
-/// time was up.
+/// Those of the broker. A transient error is returned only if no poll was answered before the
+/// timeout.
 pub(crate) async fn until_ended(broker: &DynBroker, job: &JobAddress, deadline: Duration, timeout: Duration) -> Result<Option<StoredJob>> {
     let end = Instant::now() + timeout.min(LONGEST);
     // It listens before it looks for the first time: an ending in between is heard.
@@ -57,8 +57,8 @@ pub(crate) async fn until_ended(broker: &DynBroker, job: &JobAddress, deadline: 
     }
 }
 
-/// The job as it is, and the mark that somebody waits for its end. A broker that is full, or on
-/// which this user may not write, has no room for the mark: the job is looked at all the same.
+/// Returns the job, and marks that a caller waits for its end. If the broker is full, or this user
+/// may not write, the mark is not stored, and the job is still returned.
 async fn look_at(broker: &DynBroker, job: &JobAddress, until: Instant) -> Result<Option<StoredJob>> {
     let (own, job) = (broker.clone(), job.clone());
     on_broker_until(broker, until, async move {

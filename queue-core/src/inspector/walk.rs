@@ -30,8 +30,8 @@ pub struct Walk {
     from: Option<u64>,
     left: u64,
     why: bool,
-    /// Of a filter that names a tag: where the scan of the jobs that have it goes on, and how many
-    /// of them lie before.
+    /// For a filter that names a tag: where the scan of the jobs with this tag continues, and how
+    /// many of them are before that.
     place: Option<Vec<u8>>,
     passed: u64,
     examined: u64,

@@ -179,8 +179,8 @@ impl Inspector {
         Ok(())
     }
 
-    /// How many of so many ready jobs wait for what their groups allow, by group; and how many jobs
-    /// are in none of the groups that were looked at, if there are more: at most `groups` are.
+    /// How many of `ready` jobs wait for what their groups allow, by group; and how many jobs are
+    /// in groups that were not examined: at most `groups` are.
     async fn waiting_for_groups(&self, queue: &str, ready: u64, groups: usize) -> Result<(Vec<(&'static str, u64)>, u64)> {
         let (mut waiting, mut looked, mut after) = (Vec::new(), 0, None);
         for _ in 0..groups / MAX_ITEMS {

@@ -46,8 +46,8 @@ pub fn wait(rule: &LimitRule, ahead: i64, cost: u32) -> i64 {
     (ahead.saturating_add(charge(rule, cost)).saturating_sub(allowance(rule))).max(0)
 }
 
-/// By how much a stored time is ahead by this rule, if it was stored under another rate: so many
-/// starts ahead as before.
+/// By how much a stored time is ahead by this rule, if it was stored under another rate: the number
+/// of starts ahead stays the same.
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "it is bounded by the next step")]
 pub fn rebased(rule: &LimitRule, ahead: i64, stored_step: f64) -> i64 {
     let Some(rate) = rule.rate else { return 0 };

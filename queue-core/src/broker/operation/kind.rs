@@ -117,7 +117,7 @@ pub enum OperationState {
     Running,
     /// All jobs were examined.
     Completed,
-    /// A person has stopped it.
+    /// An operator has stopped it.
     Stopped,
     /// It cannot continue.
     Failed,

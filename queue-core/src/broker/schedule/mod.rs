@@ -28,8 +28,8 @@ pub const CLOCK_MOVED: Duration = Duration::from_secs(5);
 /// its worker has crashed.
 pub const HANDED_OUT: Duration = Duration::from_secs(1);
 
-/// How long the jobs of a backfill, and those that a person started, are remembered: so that the
-/// same one is made once.
+/// How long the jobs of a backfill or a manual run are remembered, so that each of them is created
+/// once.
 pub const BACKFILL_REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
 /// Why the job of the last tick is cancelled, in its record.
@@ -89,7 +89,7 @@ pub enum ScheduleList {
     All {
         /// 0, or the [`next`](SchedulePage::next) of the page before.
         offset: u64,
-        /// At most so many, 1 to 500.
+        /// The most schedules to list, 1 to 500.
         limit: usize,
     },
     /// Those that are due after a time, the first due first, and no other; from this offset on.
@@ -98,7 +98,7 @@ pub enum ScheduleList {
         after_ms: i64,
         /// 0, or the [`next`](SchedulePage::next) of the page before.
         offset: u64,
-        /// At most so many, 1 to 500.
+        /// The most schedules to list, 1 to 500.
         limit: usize,
     },
 }
@@ -208,7 +208,7 @@ pub struct TickJob {
 pub enum ScheduleAnswer {
     /// It was set. Which of the jobs were stored; the others exist, or are remembered.
     Set(Vec<bool>),
-    /// The state is another one: somebody else has changed the schedule. Nothing was written.
+    /// The schedule has been changed in the meantime. Nothing was written.
     Stale,
     /// The broker's clock has [moved](CLOCK_MOVED). Nothing was written.
     Moved,

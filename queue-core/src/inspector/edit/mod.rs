@@ -59,8 +59,7 @@ impl Edit {
         Edit::default()
     }
 
-    /// An edit of a job as this record shows it: it is refused if somebody has changed the job
-    /// since.
+    /// An edit of a job as this record shows it. It is refused if the job has changed since.
     ///
     /// # Errors
     /// [`Error::Decode`] for a job that cannot be decoded.
@@ -68,7 +67,7 @@ impl Edit {
         Ok(Edit::new().seen(record.seen()?))
     }
 
-    /// An edit of a job as it was seen: it is refused if somebody has changed the job since.
+    /// An edit of a job as it was seen. It is refused if the job has changed since.
     pub fn seen(mut self, seen: Seen) -> Self {
         self.seen = Some(seen);
         self
@@ -303,8 +302,8 @@ fn closed(job: &JobAddress, state: JobState) -> Error {
     Error::WrongState { job: job.clone(), verb: "edit", state: state.name() }
 }
 
-/// Whether a job that does not wait any more has what was wanted, as far as that can be told: its
-/// time is over.
+/// Whether a job that no longer waits has the requested values. Its start time cannot be compared:
+/// it has passed.
 fn is_as_wanted(now: &StoredJob, request: &EditJob) -> bool {
     let wanted = (&request.envelope, request.priority, &request.group);
     let seen = (&request.seen.envelope, request.seen.priority, &request.seen.group);

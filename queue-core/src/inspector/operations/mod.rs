@@ -276,8 +276,8 @@ impl Inspector {
     }
 }
 
-/// What a step of a walk has found: jobs, how many were examined, and for that read, and where it
-/// goes on.
+/// What a step of a walk has found: jobs, how many were examined, and for that read, and where the
+/// walk continues.
 struct Step {
     jobs: Vec<JobRecord>,
     examined: u64,

@@ -38,7 +38,7 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 /// So often it is asked whether jobs of the queue run.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 
-/// Where a drain or a purge goes on that has taken all it can from the heads of the lines.
+/// The position of a drain or a purge that has taken all it can from the heads of the lines.
 const POPPED: &str = "popped";
 
 /// Before a position in the index of tags.
@@ -198,7 +198,8 @@ impl RunOperation {
     }
 
     /// The next step of the walk. Its first one decides whether it goes by the tag; the position
-    /// says so from then on. One that cannot be read, of another release, begins anew.
+    /// says so from then on. If another release wrote a position
+    /// that cannot be read, the walk starts over.
     async fn request(&self) -> Result<Scan> {
         let request = walk(&self.operation.queue, &states(self.operation.kind, &self.filter), &self.filter);
         let read = |text: &str| match text.strip_prefix(BY_TAG) {
@@ -302,7 +303,7 @@ impl RunOperation {
     }
 
     /// It was not the turn of this step: the operation was stopped or taken over, or a failover has
-    /// lost the last steps. True: it goes on from what is stored.
+    /// lost the last steps. True: it continues from what is stored.
     fn restart_from_stored(&mut self, answer: Operated) -> Result<bool> {
         let Operated::Other(operation) = answer else { return Err(self.gone()) };
         self.go_on_from(operation)?;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Filter, bytes_of, text_of};
 use crate::{codec, digest::sha256};
 
-/// Where a search goes on: how many jobs were examined before, in which queue, and where within
+/// Where a search continues: how many jobs were examined before, in which queue, and where within
 /// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct At {
