@@ -134,7 +134,7 @@ impl<T> Lacks for Has<T> {}
 const FITS: u8 = 0;
 
 /// What is to be asked of the type of a payload parameter: a number, since [`Access`] has one
-/// implementation for each. A type that lacks both halves of serde is told so by `Payload`.
+/// implementation for each. `Payload` reports a type that lacks both halves of serde.
 pub const fn of_payload(serialize: bool, deserialize: bool, injected: bool, nested: bool) -> u8 {
     match (serialize, deserialize) {
         (true, true) if nested => 5,
@@ -223,7 +223,7 @@ impl<T: ?Sized> Access<Data<T>, 4> {
     }
 }
 
-/// Told of a type that is serialisable only.
+/// Reported for a type that can only be serialized.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a task: it cannot be read back",
     label = "`serde::Deserialize` is missing",
@@ -231,7 +231,7 @@ impl<T: ?Sized> Access<Data<T>, 4> {
 )]
 pub trait Readable {}
 
-/// Told of a type that is deserialisable only.
+/// Reported for a type that can only be deserialized.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a task: it cannot be stored",
     label = "`serde::Serialize` is missing",
@@ -239,7 +239,7 @@ pub trait Readable {}
 )]
 pub trait Writable {}
 
-/// Told of a type that the worker gives.
+/// Reported for a type that the worker provides.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` comes from the worker, not from the payload: put `#[inject]` before the parameter",
     label = "write `#[inject]` before the name of this parameter",
@@ -247,7 +247,7 @@ pub trait Writable {}
 )]
 pub trait PayloadNotInjected {}
 
-/// Told of an `Option` of an `Option`.
+/// Reported for an `Option` of an `Option`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a task: `Some(None)` and `None` are the same value in a payload",
     label = "an `Option` of an `Option`",
@@ -256,7 +256,7 @@ pub trait PayloadNotInjected {}
 pub trait OnceOptional {}
 
 /// How a field of a struct is written and read: by what serde derives if `FITS`, and else not at
-/// all, since [`Access`] tells why.
+/// all, because [`Access`] reports why.
 #[derive(Debug)]
 pub struct Field<T, const FITS: bool>(PhantomData<T>);
 
@@ -302,7 +302,7 @@ impl<T> Field<T, false> {
     }
 }
 
-/// Told of a value that only one thread may use.
+/// Reported for a value that only one thread may use.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be in a `Data`: it is not `Send` and `Sync`, and jobs on several threads use the value at once",
     label = "not safe to share between threads",
@@ -312,13 +312,13 @@ impl<T> Field<T, false> {
 pub trait Shared {}
 
 /// Whether values of a type may be a text, a whole number or a bool, as far as its implementations
-/// tell. Serde tells it only of a value: `Display` is what a text, a number, an id and a date have,
-/// and a list, a map, a tuple and most structs lack.
+/// show. Serde shows it only for a value: `Display` is what a text, a number, an id and a date
+/// have, and a list, a map, a tuple and most structs lack.
 pub const fn is_word(float: bool, display: bool, optional_display: bool) -> bool {
     !float && (display || optional_display)
 }
 
-/// The question whether a parameter can name a group; `FIT` as far as its type tells.
+/// The question whether a parameter can name a group; `FIT` as far as its type shows.
 #[derive(Debug)]
 pub struct Group<T, const FIT: bool>(PhantomData<T>);
 
@@ -354,7 +354,7 @@ impl<T> Tag<T, false> {
     }
 }
 
-/// Told of a type that names no group.
+/// Reported for a type that cannot name a group.
 #[diagnostic::on_unimplemented(
     message = "a group cannot be named by a `{Self}`",
     label = "this parameter is a float, or its type lacks `std::fmt::Display`",
@@ -363,7 +363,7 @@ impl<T> Tag<T, false> {
 )]
 pub trait NamesGroup {}
 
-/// Told of a type that is no value of a tag.
+/// Reported for a type that cannot be the value of a tag.
 #[diagnostic::on_unimplemented(
     message = "a tag cannot have a `{Self}` as its value",
     label = "this parameter is a float, or its type lacks `std::fmt::Display`",

@@ -47,7 +47,7 @@ pub trait EnqueueOfJob {
 
 impl<T: ?Sized + IsJob> EnqueueOfJob for T {}
 
-/// Told of what is enqueued without being a job.
+/// Reported for a value that is enqueued without being a job.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be enqueued: make a job of the task with `task::job(..)`",

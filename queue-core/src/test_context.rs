@@ -23,7 +23,7 @@ use crate::{
 /// #[task]
 /// async fn bill(order_id: u64, ctx: JobContext) -> Result<u32, String> {
 ///     match (ctx.header("tenant"), ctx.attempt()) {
-///         (None, _) => Err(format!("order {order_id} is nobody's")),
+///         (None, _) => Err(format!("order {order_id} has no tenant")),
 ///         (Some(_), attempt) => Ok(attempt),
 ///     }
 /// }
@@ -33,7 +33,7 @@ use crate::{
 /// assert!(bill(17, TestContext::new().build()).await.is_err());
 ///
 /// let context = TestContext::new().build();
-/// context.cancel(CancelCause::Shutdown); // a handler that looks at `cancelled` is told to stop
+/// context.cancel(CancelCause::Shutdown); // a handler that awaits `cancelled` stops
 /// assert_eq!(context.cancelled().await, CancelCause::Shutdown);
 /// # }
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(test());

@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UniqueKey([u8; UniqueKey::BYTES]);
 
-/// What tells the jobs of a task apart begins with one of these, so that a text is never taken for
+/// The input of a unique key begins with one of these bytes, so that a text is never taken for
 /// parameters.
 pub(crate) const GIVEN: u8 = 1;
 pub(crate) const OF_PARAMETERS: u8 = 2;

@@ -111,7 +111,7 @@ pub struct OutboxRow {
     pub refused: Option<String>,
 }
 
-/// A change of rows by a person.
+/// A change of rows by an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OutboxChange {

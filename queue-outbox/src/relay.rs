@@ -37,7 +37,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How often rows are counted and reported.
 const COUNT: Duration = Duration::from_secs(10);
 
-/// An outbox is full with so many rows of a queue.
+/// An outbox is full if it has this number of rows of a queue.
 const MOST_ROWS: i64 = 1_000_000;
 
 /// How long a report to the broker may take: rows do not wait longer for it.
@@ -310,7 +310,7 @@ impl Run<'_> {
         self.queues.clear();
     }
 
-    /// Somebody has stored rows since the last round began.
+    /// Rows were stored since the last round began.
     async fn woken(&mut self) {
         match &mut self.bell {
             Some((.., woken)) => {

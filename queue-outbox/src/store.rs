@@ -178,7 +178,7 @@ pub(crate) trait Store: Send {
     /// nothing changes.
     async fn set_full(&mut self, queues: &[String]) -> Result<()>;
 
-    /// The queues, as a person sees them. Of a queue no more than this number of rows are counted.
+    /// The queues, as they are displayed. At most `most` rows of a queue are counted.
     async fn figures(&mut self, most: i64) -> Result<Vec<OutboxQueue>>;
 
     /// The first rows of a queue, or only those that are refused.
@@ -205,7 +205,7 @@ pub(crate) trait Store: Send {
     /// Removes these rows, if they are still the same.
     async fn remove_effects(&mut self, rows: &[EffectsRow]) -> Result<()>;
 
-    /// After an error: the next call connects anew.
+    /// Called after an error: the next call opens a new connection.
     fn disconnect(&mut self);
 }
 
@@ -224,14 +224,14 @@ pub(crate) fn shown_holder(holder: &[u8]) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(100).collect()
 }
 
-/// A row as a person sees it.
+/// A row as it is displayed.
 pub(crate) fn shown(queue: &str, row: &Row, put_off: bool, refused: Option<String>) -> OutboxRow {
     let decoded = queue_core::__private::row::decode(queue, &row.id, &row.body, row.created_ms, row.age).ok();
     let task = decoded.and_then(|job| Some(Envelope::decode(&job.envelope).ok()?.task.to_string()));
     OutboxRow { id: row.name(), task, age: row.age, put_off, refused }
 }
 
-/// Nobody drops a row that the broker may have already: its request would be another one.
+/// Refuses to drop a row that the broker may have already: its request would be another one.
 pub(crate) fn none_in_flight(in_flight: &[i64], rows: &[OutboxRowId]) -> Result<()> {
     let Some(row) = rows.iter().find(|row| in_flight.contains(&row.seq)) else { return Ok(()) };
     let problem =

@@ -36,8 +36,8 @@ pub(crate) struct Burial {
     pub(crate) attempts: u32,
 }
 
-/// Tells which of these endings have made dead letters; the broker has taken them in, but for the
-/// `stale`.
+/// Logs which of these endings have created dead letters. The broker has accepted all but the
+/// `stale` ones.
 pub(crate) fn log_confirmed(queue: &str, burials: &mut Vec<Burial>, finishes: &[Finish], stale: &[usize]) {
     for (position, finish) in finishes.iter().enumerate() {
         let Ending::Bury { reason, error } = &finish.ending else { continue };
@@ -61,7 +61,7 @@ pub(crate) fn log_unconfirmed(queue: &str, burials: &mut Vec<Burial>) {
     }
 }
 
-/// Tells of jobs that the broker has buried by itself.
+/// Logs the jobs that the broker itself has buried.
 pub(crate) async fn log_buried(broker: &DynBroker, queue: &str, ids: &[JobId], reason: BuryReason) {
     for id in ids {
         // Without an answer, or if somebody has removed it since, the address has to do.

@@ -268,7 +268,7 @@ mod prometheus {
         Some(Answer::metrics(HANDLE.get()?.render()))
     }
 
-    /// Without it, histograms grow until somebody asks.
+    /// Without it, histograms grow until the next scrape.
     pub(crate) fn keep_up() {
         if let Some(handle) = HANDLE.get() {
             handle.run_upkeep();
@@ -276,7 +276,7 @@ mod prometheus {
     }
 }
 
-/// Somebody else exports.
+/// Another exporter is used.
 #[cfg(not(feature = "prometheus"))]
 mod prometheus {
     use queue_core::__private::Answer;

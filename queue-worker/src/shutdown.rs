@@ -19,7 +19,7 @@ pub(crate) enum Stage {
     Hurrying,
 }
 
-/// Tells workers to stop, from anywhere: clones are the same switch, and one may stop several
+/// Stops workers from any thread. Clones share one state, and one `Shutdown` may stop several
 /// workers.
 ///
 /// ```standalone_crate

@@ -55,8 +55,8 @@ impl Threads {
         }
     }
 
-    /// The work of a thread that wants to end, if somebody has chosen it just before: then its work
-    /// is on its way.
+    /// The work of a thread that is about to end, if the thread was chosen just before: then its
+    /// work is on its way.
     fn last_work(&self, thread: ThreadId, works: &mpsc::Receiver<Work>) -> Option<Work> {
         let mut idle = self.idle();
         match idle.iter().position(|idle| idle.thread == thread) {

@@ -14,7 +14,7 @@ use crate::{broker::NewJob, error::Result};
 /// waited for any longer.
 pub(super) const LATE: Duration = Duration::from_millis(20);
 
-/// Callers whose deadlines lie so close together are told together.
+/// Callers whose deadlines are this close together are answered together.
 const TOGETHER: Duration = Duration::from_millis(10);
 
 /// The caller of a single job.
@@ -30,12 +30,12 @@ pub(super) struct Waiter {
 pub(super) enum Callers {
     /// One for all of its jobs.
     One(Instant),
-    /// One for each of them, in order; those that have been told are gone.
+    /// One for each of them, in order; those that have been answered are gone.
     Each(Vec<Option<Waiter>>),
 }
 
 impl Callers {
-    /// When the first of those who wait wants to know. `None`: nobody waits.
+    /// The first deadline of the waiting callers. `None`: no caller waits.
     pub(super) fn first(&self) -> Option<Instant> {
         match self {
             Callers::One(until) => Some(*until),
@@ -51,7 +51,7 @@ impl Callers {
         }
     }
 
-    /// When those want to know that are told with the first.
+    /// The last deadline of the callers that are answered with the first.
     pub(super) fn next(&self) -> Instant {
         let Some(first) = self.first() else { return Instant::now() };
         match self {
@@ -63,12 +63,12 @@ impl Callers {
         }
     }
 
-    /// Whether somebody's time is up.
+    /// Whether the deadline of a caller has passed.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.first().is_none_or(|first| first <= now)
     }
 
-    /// Whether nobody waits any more.
+    /// Whether no caller waits any more.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         match self {
             Callers::One(until) => *until <= now,
@@ -76,8 +76,8 @@ impl Callers {
         }
     }
 
-    /// Tells those whose time is up that their jobs were not stored, and takes these out of what
-    /// will be sent.
+    /// Answers the callers whose deadline has passed that their jobs were not stored, and removes
+    /// these jobs from the request.
     pub(super) fn withdraw(&mut self, now: Instant, jobs: &mut Vec<NewJob>, failure: &Failure) {
         let Callers::Each(callers) = self else { return };
         let mut position = 0;
@@ -93,7 +93,8 @@ impl Callers {
         callers.retain(Option::is_some);
     }
 
-    /// Tells those whose time is up that the fate of their jobs is not known.
+    /// Answers the callers whose deadline has passed that it is unknown whether their jobs are
+    /// stored.
     pub(super) fn tell(&mut self, now: Instant, lost: &Arc<Lost>) {
         let Callers::Each(callers) = self else { return };
         for (position, caller) in callers.iter_mut().enumerate() {
@@ -104,7 +105,7 @@ impl Callers {
         }
     }
 
-    /// Gives those who still wait their answers. Nobody waits any more who was dropped meanwhile.
+    /// Answers the callers that still wait. Callers that were dropped meanwhile do not.
     pub(super) fn answer(self, outcome: Result<Vec<Answer>, Failure>) {
         let Callers::Each(callers) = self else { return };
         match outcome {

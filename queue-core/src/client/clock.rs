@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 /// The broker's time when the producer registered, and when that was by the clock of this machine,
-/// which a person cannot set.
+/// which cannot be set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BrokerClock {
     broker_ms: i64,
@@ -13,8 +13,8 @@ pub(super) struct BrokerClock {
     moment: Moment,
 }
 
-/// A moment by the clock that stands still while the machine sleeps, and by the one that goes on
-/// and can be set.
+/// A moment by the clock that stops while the machine sleeps, and by the one that runs on and can
+/// be set.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     awake: std::time::Instant,

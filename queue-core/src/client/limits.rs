@@ -49,7 +49,7 @@ pub(super) fn of(
     Ok(JobLimits::new(keys, cost.unwrap_or(1)).map(|limits| (limits, texts)))
 }
 
-/// What is wrong with the name of a limit that nobody knows.
+/// The error for the name of an unknown limit.
 pub(super) fn unknown<'a>(queue: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let near = crate::text::nearest(name, known).map_or_else(|| ".".to_owned(), |near| format!("; did you mean `{near}`?"));
     format!(

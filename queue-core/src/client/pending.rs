@@ -23,7 +23,7 @@ pub(super) struct Lost {
     route: Route,
     request: Enqueue,
     cause: Error,
-    /// What the first retry was told serves those of the other callers of the batch.
+    /// The answer to the first retry also serves the retries of the other callers of the batch.
     resolved: Mutex<Option<Vec<Answer>>>,
 }
 

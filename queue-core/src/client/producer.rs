@@ -52,7 +52,7 @@ const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
 /// An error that was met so long ago explains nothing any more.
 const STALE: Duration = Duration::from_secs(20);
 
-/// What became of a job, and how safe it is, if somebody wanted to know.
+/// The outcome of a job's enqueue, and how safe it is, if the caller asked for that.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     enqueued: Enqueued,
@@ -101,7 +101,7 @@ pub(super) struct Route {
     pub(super) met: Arc<Mutex<Option<(Instant, Error)>>>,
     /// Whether a queue that no worker has ever served is refused.
     pub(super) served_only: bool,
-    /// Whether it was told that no worker has ever served the queue.
+    /// Whether it was logged that no worker has ever served the queue.
     pub(super) told: Arc<AtomicBool>,
 }
 
@@ -160,8 +160,8 @@ impl Producer {
         }
     }
 
-    /// Sends a request until it is answered or nobody waits any more, and registers first where it
-    /// has no number. Gives the answers for those callers that have not been told.
+    /// Sends a request until it is answered or no caller waits any more, and registers first if it
+    /// has no number. Returns the answers for those callers that have not been answered.
     pub(super) async fn conclude(&mut self, mut request: Enqueue, mut fate: Fate, callers: &mut Callers) -> Result<Vec<Answer>, Failure> {
         let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut forgotten = false;
@@ -212,8 +212,8 @@ impl Producer {
         }
     }
 
-    /// Sends a request once, for those who wait. Whoever does not wait any longer is told
-    /// meanwhile. It is given up when it is time to send it again.
+    /// Sends a request once, for the waiting callers. Callers whose deadline passes meanwhile are
+    /// answered. It is given up when it is time to send it again.
     async fn try_once(&self, request: &mut Enqueue, fate: &mut Fate, callers: &mut Callers) -> Result<Vec<Answer>> {
         // As long as nothing was sent, an end of the call in time can tell that.
         let until = if fate.sent { callers.last() } else { callers.next() };
@@ -239,7 +239,8 @@ impl Producer {
         }
     }
 
-    /// Tells those whose time is up, before a request is sent again. Fails when nobody else waits.
+    /// Answers the callers whose deadline has passed, before a request is sent again. Fails if no
+    /// other caller waits.
     fn tell_those_due(&mut self, request: &mut Enqueue, fate: &mut Fate, callers: &mut Callers) -> Result<(), Failure> {
         let now = Instant::now();
         if !callers.is_due(now) {
@@ -342,8 +343,7 @@ impl Route {
         Ok(answers.into_iter().zip(&request.jobs).map(answer).collect())
     }
 
-    /// Whether it was told already that nobody serves the queue. The next who asks is told that it
-    /// was.
+    /// Whether it was already logged that no worker serves the queue. Later calls return true.
     pub(super) fn is_told(&self) -> bool {
         self.told.swap(true, Ordering::Relaxed)
     }

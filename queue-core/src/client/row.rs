@@ -99,7 +99,7 @@ type Chain = Vec<u8>;
 struct Keyed {
     #[serde(rename = "k")]
     key: String,
-    /// `e` until it has ended, `s` until it has started, or for so many milliseconds.
+    /// `e` until it has ended, `s` until it has started, or for this number of milliseconds.
     #[serde(rename = "h")]
     hold: String,
     /// `s` skip, `r` replace, `b` buffer one.

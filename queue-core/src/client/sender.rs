@@ -128,7 +128,7 @@ impl Sender {
         answered.await.map_err(|_| Error::Internal("a batch came to no end; it is not known whether its jobs are stored".to_owned()))?
     }
 
-    /// Stores one batch of `enqueue_all`. A batch that was begun goes on although its caller is
+    /// Stores one batch of `enqueue_all`. A batch that was begun continues even if its caller is
     /// dropped.
     pub(super) async fn enqueue_batch(self: &Arc<Self>, jobs: Vec<NewJob>) -> Result<Vec<Answer>, Failure> {
         let until = after(self.route.deadline);
@@ -217,8 +217,8 @@ impl Sender {
         })
     }
 
-    /// Whether so many jobs are worth a request beside another: all flights then carry about the
-    /// same.
+    /// Whether `jobs` jobs are worth a request of their own while another is in flight: all flights
+    /// then carry about the same number.
     fn is_worth(&self, jobs: usize) -> bool {
         jobs >= MAX_ITEMS || jobs > 0 && jobs * FLIGHTS >= self.callers.load(Ordering::Relaxed)
     }
@@ -230,7 +230,7 @@ impl Sender {
         mem::replace(&mut state.gathered, rest).into_iter().map(|Gathered { job, caller, .. }| (job, Some(caller))).unzip()
     }
 
-    /// Tells gathered callers whose time is up. Nothing of theirs was sent.
+    /// Answers gathered callers whose deadline has passed. Nothing of theirs was sent.
     fn tell_those_due(&self, state: &mut State) {
         let now = Instant::now();
         for Gathered { caller, .. } in state.gathered.extract_if(.., |gathered| gathered.caller.until <= now) {

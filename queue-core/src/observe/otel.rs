@@ -37,7 +37,7 @@ pub(super) fn call(verb: &'static str) -> Span {
     tracing::debug_span!("call", otel.name = verb, otel.kind = "client", verb)
 }
 
-/// Adds the current trace to the headers of a job, unless somebody has set one. Without a trace it
+/// Adds the current trace to the headers of a job, unless they have one already. Without a trace it
 /// adds nothing.
 pub(crate) fn inject(headers: &mut BTreeMap<String, String>) {
     if headers.contains_key(PARENT) {

@@ -32,8 +32,8 @@ pub(super) struct Changing {
 
 impl Changing {
     /// Lets another definition hold from now on. Pause, last tick and runs stay. It is not
-    /// retroactive: ticks of the old expression that nobody has made are skipped, and those of the
-    /// new one begin now.
+    /// retroactive: ticks of the old expression whose jobs do not exist yet are skipped, and those
+    /// of the new one begin now.
     pub(super) fn redefine(&mut self, name: &str, body: &ScheduleBody, now_ms: i64) -> Result<()> {
         let (old, is_new) = (std::mem::replace(&mut self.definition.body, body.clone()), self.state.first_ms == 0);
         if old == *body && !is_new {
@@ -75,8 +75,8 @@ impl Changing {
         true
     }
 
-    /// Lets it tick again. What would have ticked meanwhile is skipped, whatever its catch-up
-    /// policy: nobody has missed it. False: it is not paused.
+    /// Lets it tick again. Ticks during the pause are skipped, whatever the catch-up policy: they
+    /// were not missed. False: it is not paused.
     pub(super) fn resume(&mut self, name: &str, now_ms: i64) -> Result<bool> {
         if self.state.paused.take().is_none() {
             return Ok(false);

@@ -71,7 +71,7 @@ impl<'a> ReadRules<'a> {
         self.rules().next(after_ms)
     }
 
-    /// The ticks from one time to another, both included: the first so many.
+    /// The ticks from one time to another, both included: at most `most`.
     pub(super) fn between(&self, from_ms: i64, to_ms: i64, most: usize) -> Vec<i64> {
         let (mut ticks, mut next) = (Vec::new(), self.next(from_ms.saturating_sub(1)));
         while let Some(tick) = next.filter(|tick| *tick <= to_ms && ticks.len() < most) {
@@ -87,7 +87,7 @@ impl<'a> ReadRules<'a> {
     }
 
     /// The ticks from `next_ms` on that are due by now: the first, the last, and how many, at most
-    /// so many.
+    /// `most`.
     pub(super) fn passed(&self, next_ms: Option<i64>, now_ms: i64, most: u64) -> Option<(i64, i64, u64)> {
         let (mut at, mut passed) = (next_ms, None);
         while let Some(tick) = at.filter(|tick| self.due(*tick) <= now_ms) {

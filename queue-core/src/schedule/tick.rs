@@ -18,7 +18,7 @@ use crate::{
 /// Schedules whose ticks are made at the same time.
 const TOGETHER: usize = 32;
 
-/// So often a schedule is read again that somebody else has changed meanwhile.
+/// How often a schedule is read again that has been changed meanwhile.
 const TRIES: usize = 5;
 
 /// What became of the schedules of a queue that were due.
@@ -46,7 +46,7 @@ pub struct Ticks {
     pub problem: Option<Error>,
 }
 
-/// Makes the ticks of a queue that are due, of at most so many schedules.
+/// Makes the ticks of a queue that are due, of at most `limit` schedules.
 ///
 /// # Errors
 /// Those of the broker.

@@ -133,7 +133,7 @@ impl Relay {
     /// that changes, for example. `what` names the database in log lines and in reports, and
     /// `schema` is the one that has the tables.
     ///
-    /// `connect` gives a connection that nobody else uses, and spawns its driver. A relay calls it
+    /// `connect` returns an exclusive connection, and spawns its driver. A relay calls it
     /// when it starts and after each error, and a worker also for the look-ups of endings and for
     /// their cleanup. Such a relay does not receive `pg_notify`: call
     /// [`Outbox::wake`](crate::Outbox::wake) when your connection receives a notification of the

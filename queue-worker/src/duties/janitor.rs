@@ -41,7 +41,7 @@ pub(crate) struct Round {
     pub(crate) removed: usize,
     /// Repairs of damage that another program did.
     pub(crate) repaired: usize,
-    /// Calls that failed; the next round goes on.
+    /// Calls that failed; the next round continues.
     pub(crate) failed: usize,
     /// Whether something is left that is over.
     pub(crate) left: bool,

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(crate) struct Relays(JoinSet<()>);
 
 impl Relays {
-    /// Runs them until the worker is over. After a panic one begins anew.
+    /// Runs them until the worker ends. A relay that has panicked is restarted.
     pub(crate) fn start(
         client: &Client,
         home: Option<&Arc<str>>,

@@ -151,7 +151,7 @@ pub(super) fn return_claims(broker: &DynBroker, end: TurnEnd) {
     }));
 }
 
-/// Tells why a request that was sent then has no answer, and waits before it is sent again.
+/// Logs why a request that was sent at `sent` has no answer, and waits before it is sent again.
 async fn wait(connection: &Connection, waiting: &mut Option<Waiting>, patience: &mut Patience, queue: &str, sent: Instant, error: &Error) {
     patience.failed();
     let tries = patience.tries();

@@ -34,8 +34,8 @@ impl Reason {
 pub(super) enum Latest {
     /// There is more.
     Backlog,
-    /// There is nothing: no work, no suspects, no parked job, none that will be due. Nobody has
-    /// announced anything since.
+    /// There is nothing: no work, no suspects, no parked job, none that will be due. Nothing
+    /// has been announced since.
     Calm,
     /// Something in between, or no claim was answered yet.
     #[default]

@@ -154,7 +154,7 @@ impl Run {
         Some(Duration::from_millis(u64::try_from(self.now_ms.saturating_sub(since)).unwrap_or(0)))
     }
 
-    /// Tells the pump that the handler begins.
+    /// Notifies the pump that the handler begins.
     fn announce(&self, context: &JobContext, on_isolation: OnIsolation) -> Result<(), Ending> {
         if self.answer.begins(context.clone(), on_isolation == OnIsolation::Cancel) { Ok(()) } else { Err(Ending::Return) }
     }

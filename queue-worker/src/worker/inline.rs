@@ -46,9 +46,9 @@ pub struct Inline {
     received: mpsc::UnboundedReceiver<Event>,
     running: HashMap<usize, Started>,
     started: usize,
-    /// Notified when somebody waits for the end of a job.
+    /// Notified when a caller waits for the end of a job.
     waits: Arc<Notify>,
-    /// Whether somebody has waited since a job was started alone.
+    /// Whether a caller has waited since a job was started alone.
     is_waited_for: bool,
     /// Ends the scribe.
     scribe: Option<DropGuard>,
@@ -97,7 +97,7 @@ struct Started {
 impl Inline {
     /// Declares what the worker's tasks declare: limits, groups, aging, schedules and
     /// subscriptions. It calls this broker; handlers get the worker's client. `waits` is notified
-    /// when somebody waits for the end of a job.
+    /// when a caller waits for the end of a job.
     ///
     /// # Errors
     /// [`WorkerError::Setup`], and the errors of the broker.

@@ -67,7 +67,7 @@ pub(super) struct Feed {
     /// The queue was made while others were watched, or did not exist, or could not be watched: its
     /// first transitions were not seen.
     is_late: bool,
-    /// It cannot be watched, which was told.
+    /// It cannot be watched, which was reported.
     pub(super) is_refused: bool,
 }
 

@@ -43,7 +43,7 @@ struct State<'a> {
     /// Whether the broker refuses new jobs for lack of room. Those at hand are claimed and
     /// finished, so that the worker is well.
     full: bool,
-    /// Whether a person has asked the worker to claim nothing.
+    /// Whether an operator has asked the worker to claim no jobs.
     quiet: bool,
     /// What is wrong with the broker, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
