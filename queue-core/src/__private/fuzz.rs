@@ -197,7 +197,7 @@ pub fn failures(bytes: &[u8]) {
     let _ = bytes;
 }
 
-/// URLs, with a password in front: nobody is ever shown it.
+/// URLs, with a password in front, which is never displayed.
 pub fn url(bytes: &[u8]) {
     // No host has a capital letter in the end.
     const SECRET: &str = "Geheim";

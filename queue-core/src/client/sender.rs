@@ -6,8 +6,8 @@
 //! - A single caller sends its job at once, from its own thread.
 //! - Callers beside others gather. The I/O thread sends what has gathered as soon as a flight is
 //!   free. At most [`FLIGHTS`] batches are in flight, that of a caller from its own thread among
-//!   them. All callers of a client have the same deadline, so those of a flight are told before
-//!   those that gathered behind it.
+//!   them. All callers of a client have the same deadline, so those of a flight are answered
+//!   before those that gathered behind it.
 //! - `enqueue_all` brings whole batches, and has at most [`BULK`] in flight.
 
 use std::{

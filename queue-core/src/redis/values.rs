@@ -1,5 +1,5 @@
 //! Values that a server answers, read with suspicion: what does not have its form is data of
-//! somebody else's under our keys.
+//! another program's under our keys.
 
 use std::time::Duration;
 

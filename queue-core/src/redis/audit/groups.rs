@@ -1,4 +1,4 @@
-//! Slots without their jobs and jobs without their slots, lines that are held by nobody, and groups
+//! Slots without their jobs and jobs without their slots, lines that no job holds, and groups
 //! whose index is wrong.
 
 use super::{Pass, STEP, damage};

@@ -1,4 +1,4 @@
-//! Keys that nobody holds who could, jobs that do not hold theirs, jobs that are held for nobody,
+//! Free keys that a job could hold, jobs that do not hold theirs, jobs that are held for no job,
 //! and runs of schedules without a job.
 
 use super::{Pass, STEP};

@@ -193,7 +193,8 @@ impl Cluster {
         })
     }
 
-    /// Takes a map over. Nodes that hold nothing any more are left, so that nobody waits for them.
+    /// Applies a map of the cluster. Nodes without slots are disconnected, so that no caller waits
+    /// for them.
     fn learn(&self, ranges: &[(u16, u16, Address)]) {
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
         let mut slots = HashMap::with_capacity(usize::from(SLOTS));
@@ -226,7 +227,7 @@ impl Cluster {
         node
     }
 
-    /// The ranges of slots that nobody holds.
+    /// The ranges of slots that no node holds.
     fn uncovered(&self) -> Vec<(u16, u16)> {
         let map = self.read();
         let mut ranges: Vec<(u16, u16)> = Vec::new();

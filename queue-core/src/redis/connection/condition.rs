@@ -13,7 +13,7 @@ use crate::{
     redis::values,
 };
 
-/// How one server is. One who may not look is told nothing.
+/// How one server is. A user without the permission gets no values.
 pub(in crate::redis) async fn of(node: &Node) -> Result<Condition> {
     let link = node.link(Purpose::Heartbeats);
     let info = match link.send(redis::cmd("INFO").arg("memory").arg("persistence").arg("replication")).await {
@@ -64,7 +64,7 @@ fn snapshot_failed(info: &str) -> bool {
     field(info, "rdb_last_bgsave_status").is_some_and(|status| status != "ok")
 }
 
-/// How many replicas keep up; told where some have to.
+/// How many replicas keep up, if the server requires some.
 fn good_replicas(info: &str) -> Option<u64> {
     number(info, "min_slaves_good_slaves")
 }

@@ -94,7 +94,7 @@ impl Endpoint {
         self.suspect();
     }
 
-    /// Nobody needs it any more.
+    /// It is no longer needed.
     #[cfg(feature = "cluster")]
     pub(in crate::redis) fn end(&self) {
         self.lock().era.cancel();

@@ -1,4 +1,4 @@
-//! Announcements: to each server that holds a queue that somebody waits for, one connection with a
+//! Announcements: to each server that holds a queue with waiting callers, one connection with a
 //! subscription per queue.
 
 use std::{
@@ -62,9 +62,9 @@ struct Queue {
     ticks: Announcer,
     /// The same for its jobs that are waited for.
     endings: Announcers<Vec<u8>>,
-    /// The same for workers, that somebody waits for one.
+    /// The same for workers: a caller waits for a job.
     watches: Announcer,
-    /// The same for what is told of them.
+    /// The same for their progress.
     progress: Announcers<Vec<u8>>,
     /// Its server's clock less ours, in microseconds.
     ahead: i64,
@@ -289,7 +289,7 @@ impl Announcements {
         self.servers.endpoint(queue).is_some_and(|at| Arc::ptr_eq(&at, endpoint))
     }
 
-    /// All but the first so many.
+    /// All but the first `seen`.
     fn names(&self, seen: usize) -> Vec<Arc<str>> {
         self.lock().names[seen..].to_vec()
     }
@@ -315,7 +315,7 @@ enum Heard {
         channel: String,
         word: Word,
     },
-    /// A job that somebody watches has ended, or its handler has told something.
+    /// A watched job has ended, or its handler has reported progress.
     OfJob {
         channel: String,
         has_ended: bool,
@@ -326,13 +326,13 @@ enum Heard {
 /// That there is something to do.
 #[derive(Clone, Copy)]
 enum Word {
-    /// Now, and, if that is told, since when: microseconds of the server's clock.
+    /// Now, and, if it is known, since when: microseconds of the server's clock.
     Now(Option<i64>),
     /// At a time of the server's clock, in milliseconds.
     At(i64),
     /// A schedule is due then.
     Tick(i64),
-    /// Somebody waits for a job.
+    /// A caller waits for a job.
     Watched,
 }
 
@@ -370,8 +370,8 @@ fn heard(push: PushInfo) -> Heard {
     }
 }
 
-/// When a time comes of a clock that is ahead of ours by so many microseconds; `None`: it is now,
-/// or nobody will see it.
+/// When a time comes of a clock that is ahead of ours by `ahead_us` microseconds; `None`: it is
+/// now, or too far away.
 fn due(at_ms: i64, ahead_us: i64) -> Option<Instant> {
     let wait = at_ms.saturating_mul(1000).saturating_sub(ahead_us).saturating_sub(local_us());
     let wait = u64::try_from(wait).ok().filter(|wait| *wait > 0)?;

@@ -57,7 +57,7 @@ pub(in crate::redis) struct Link {
     connecting: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// What an attempt to connect needs, which goes on when nobody waits for it any more: the next
+/// What an attempt to connect needs. It continues when no caller waits for it any more: the next
 /// caller may have more time.
 #[derive(Debug)]
 struct Ends {

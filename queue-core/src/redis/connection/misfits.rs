@@ -32,7 +32,7 @@ impl Misfit {
     }
 }
 
-/// The error for whoever was told `WRONGTYPE`: names the first key of the queue (or of the list of
+/// The error for an answer of `WRONGTYPE`: names the first key of the queue (or of the list of
 /// all queues) to which this applies. If there is none any more, a repair was faster than we are,
 /// and what was asked for may be asked for again. `None`: the server does not let us look.
 pub(in crate::redis) async fn explained(keys: &Keys, tag: &str, link: &Link, broker: &str) -> Option<Error> {

@@ -58,7 +58,7 @@ impl Refusal {
     }
 }
 
-/// The name of a feature; one that is newer than this library has told its own.
+/// The name of a feature; one that is newer than this library has reported its own.
 /// Who does not know a feature that a request would set.
 pub(in crate::redis) const BY_A_LANE: &str = "a worker of the queue";
 

@@ -35,8 +35,8 @@ use crate::{
     text::cut,
 };
 
-/// How often sentinels are asked while nothing is wrong. After a failover that nobody prepared,
-/// what the old master takes in until then is lost.
+/// How often sentinels are asked while nothing is wrong. After an unplanned failover,
+/// the writes that the old master accepts until then are lost.
 const ROUTINE: Duration = Duration::from_millis(500);
 
 /// How often at most.
@@ -148,7 +148,7 @@ impl Sentinels {
         }
     }
 
-    /// Why nobody knows it: what a person has to mend comes first.
+    /// Why no sentinel knows it: problems that an operator has to repair come first.
     fn nobody(&self, problems: &[Error]) -> Error {
         if let Some(error) = problems.iter().find(|error| !error.is_transient()) {
             return error.duplicate();

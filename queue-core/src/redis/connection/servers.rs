@@ -2,7 +2,7 @@
 //!
 //! A queue lies whole on one server: all its keys have one hash tag. What a server surely did not
 //! do is asked for again here, of the server that does it now, until the call's deadline; what it
-//! may have done is told to the caller, who knows whether it may be repeated.
+//! may have done is returned to the caller, who knows whether it may be repeated.
 
 use std::{
     mem,
@@ -271,7 +271,7 @@ impl Servers {
         self.topology.node(tag_of(queue)).ok().map(|node| node.endpoint.clone())
     }
 
-    /// Tells when a queue may have moved to another server.
+    /// Notifies when a queue may have moved to another server.
     pub(in crate::redis) fn moves(&self) -> watch::Receiver<u64> {
         self.moves.clone()
     }

@@ -40,8 +40,8 @@ pub(in crate::redis) async fn check(node: &Node, role: Role) -> Result<()> {
     judge(&info, location, role)
 }
 
-/// What a server keeps, at least. Whether it syncs its log before it answers is told only to those
-/// who may read its settings.
+/// What a server keeps, at least. Whether it syncs its log before it answers is known only to users
+/// that may read its settings.
 pub(in crate::redis) async fn durability(node: &Node) -> Result<Durability> {
     let link = node.link(Purpose::Heartbeats);
     let info = match link.send(redis::cmd("INFO").arg("persistence")).await {

@@ -94,7 +94,7 @@ pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetGroup) -> R
     Ok(GroupSet::Set)
 }
 
-/// Which groups may be served is decided anew, in bounded steps.
+/// Recomputes which groups may be served, in bounded steps.
 async fn review(broker: &RedisBroker, queue: &str) -> Result<()> {
     let mut from = Vec::new();
     loop {

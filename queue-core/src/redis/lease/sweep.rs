@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Most jobs of one pass; the next goes on.
+/// Most jobs of one pass; the next pass continues.
 const PASS: usize = 20_000;
 
 struct Held {
@@ -136,7 +136,7 @@ async fn scan(broker: &RedisBroker, queue: &str, fenced: &HashMap<String, (u64, 
 }
 
 /// The processes with a lane whose lease stands. One of them that has a fenced lane has not died:
-/// the broker had forgotten that lane, and the process goes on under other names.
+/// the broker had forgotten that lane, and the process continues under other names.
 async fn living(broker: &RedisBroker, queue: &str) -> Result<HashSet<String>> {
     let lanes = array(broker.script(queue, &ALIVE, ALIVE.call(&broker.keys, queue)).await?)?;
     Ok(lanes.into_iter().filter_map(|lane| text(lane).ok()).map(|lane| PartyName::new(lane).process().to_owned()).collect())

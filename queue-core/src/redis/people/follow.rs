@@ -1,4 +1,4 @@
-//! A queue that a watcher follows: the mark, and the transitions that were told since.
+//! A queue that a watcher follows: the mark, and the transitions since then.
 
 use std::time::Duration;
 

@@ -206,7 +206,7 @@ fn told(queue: &str, ids: &[JobId], records: Vec<Value>) -> Result<Vec<StoredJob
     Ok(records)
 }
 
-/// One of them, for whose end somebody waits.
+/// One of them, for whose end a caller waits.
 pub(in crate::redis) async fn watch(broker: &RedisBroker, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
     let mut call = WATCH.call(&broker.keys, queue);
     call.arg(id.as_bytes());

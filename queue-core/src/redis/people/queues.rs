@@ -19,7 +19,7 @@ pub(in crate::redis) async fn queues(broker: &RedisBroker) -> Result<Vec<String>
     Ok(names)
 }
 
-/// Everything with which somebody has registered: queues, and the addresses of topics.
+/// Everything that has registrations: queues, and the addresses of topics.
 pub(in crate::redis) async fn registered(broker: &RedisBroker) -> Result<Vec<String>> {
     let registry = broker.keys.queues();
     // A producer asks for it beside its enqueue, and needs no second connection for that.

@@ -18,8 +18,8 @@ use crate::{
 /// Records of one read: a mebibyte of the longest.
 const RECORDS: usize = 1024 * 1024 / TASKS_BYTES;
 
-/// In steps, each of which is bounded. A lane that comes or goes between two of them is told of or
-/// not.
+/// In steps, each of which is bounded. A lane that comes or goes between two of them may be listed
+/// or not.
 pub(in crate::redis) async fn workers(broker: &RedisBroker, queue: &str) -> Result<Vec<WorkerRecord>> {
     let names = array(broker.read(queue, &broker.keys.on("HKEYS", queue, Kind::Lanes)).await?)?;
     // What is no text is no lane of anybody.

@@ -28,11 +28,11 @@ pub(in crate::redis) enum Bit {
     Unique,
     /// `ticked`: a schedule waits for the end of its jobs.
     Scheduled,
-    /// `watched`: somebody waits for the end of a job.
+    /// `watched`: a caller waits for the end of a job.
     Watched,
     /// `grouped`, `line`, `next`, `holders`: a job has a group.
     Grouped,
-    /// `progress` and `logs`: a handler has told something of its job.
+    /// `progress` and `logs`: a handler has reported progress or log lines.
     Progress,
     /// `chains`, `open`, `shut`, `tat`, `costs`: a job has limits.
     Limited,

@@ -2,8 +2,8 @@
 //!
 //! Fragments include each other: `--- include turn/acks, script/clock`, each once. An include
 //! inside a block of Lua defines its functions for that block. Functions that are not called are
-//! left out, as each would be made anew by every call. At last `K.jobs` becomes the number of the
-//! key of that kind, and `C.schema` a constant.
+//! left out, because every call would create each of them again. At last `K.jobs` becomes the
+//! number of the key of that kind, and `C.schema` a constant.
 
 use std::{collections::HashSet, fmt::Write};
 

@@ -41,7 +41,7 @@ impl Script {
         self.complete(Cmd::new(), keys, queue)
     }
 
-    /// A call that is to have so many arguments of so many bytes in all: it is written without
+    /// A call with room for this number of arguments and of bytes in all: it is written without
     /// being moved.
     pub(in crate::redis) fn call_with(&self, keys: &Keys, queue: &str, arguments: usize, bytes: usize) -> Cmd {
         let command = Cmd::with_capacity(3 + self.keys.len() + arguments, 64 + self.keys.len() * BYTES_OF_A_KEY + bytes);

@@ -72,7 +72,7 @@ fn make_readable(envelope: &mut Vec<u8>) {
     }
 }
 
-/// What an answer says of the queue is told to who listens for work in it.
+/// Forwards what an answer says of the queue to the listeners for work in it.
 fn told(broker: &RedisBroker, turn: &Turn, answer: TurnAnswer, sent: Instant) -> TurnAnswer {
     let awaited = (turn.claim > 0).then_some(!answer.more && !answer.paused);
     broker.announcements.answered(&turn.queue, answer.as_of.unwrap_or_default(), sent.elapsed() / 2, awaited);

@@ -132,8 +132,8 @@ const HELD_FOR_NOBODY: &str = "SELECT id, state FROM queue_jobs WHERE queue = ?1
     AND NOT EXISTS (SELECT 1 FROM queue_keyed JOIN queue_keys USING (queue, key) \
     WHERE queue_keyed.queue = ?1 AND queue_keyed.id = queue_jobs.id AND next = queue_jobs.id) LIMIT ?3";
 
-/// Jobs that have not ended and whose key nobody holds, but those that hold it until they start,
-/// and have started, and those from which a person has taken it.
+/// Jobs that have not ended and whose key no job holds, except those that hold it until they start
+/// and have started, and those from which an operator has released it.
 const KEY_MISSING: &str = "SELECT id, state FROM queue_keyed JOIN queue_jobs USING (queue, id) \
     WHERE queue = ?1 AND hold <> 'within' AND first > 0 AND state NOT IN (6, 7, 8, 9, ?2) AND NOT (hold = 'started' AND state = 4) \
     AND NOT EXISTS (SELECT 1 FROM queue_keys WHERE queue = ?1 AND key = queue_keyed.key) LIMIT ?3";
@@ -172,7 +172,7 @@ const LIMIT_SLOT_MISSING: &str = "SELECT job.id, limited.keys FROM queue_jobs AS
     AND (SELECT count(*) FROM queue_slots WHERE queue = ?1 AND id = job.id \
         AND instr(limited.keys, key) > 0) < (length(limited.keys) - 1) / 16 LIMIT ?3";
 
-/// Chains that are shut under a key at which nobody will look. Whether it has room is asked
+/// Chains that are shut under a key that no claim will examine. Whether it has room is asked
 /// afterwards.
 /// ?1 queue, ?2 nothing, ?3 limit.
 const LIMIT_ASLEEP: &str = "SELECT DISTINCT shut, ?2 FROM queue_chains WHERE queue = ?1 AND shut IS NOT NULL \

@@ -1,6 +1,6 @@
 //! Room for finishes on a full disk.
 //!
-//! A file beside the database holds 8 MiB that nobody needs. When the disk is full it is removed.
+//! A file next to the database is an 8 MiB placeholder. When the disk is full, it is removed.
 //! That makes room for merging the write-ahead log into the database: at most 4 MB and one commit,
 //! of which 2 MiB are jobs. From then on acks and heartbeats need next to nothing, as the log is
 //! started over and over; until the ballast can be made again, enqueues are refused.
@@ -17,8 +17,8 @@ pub(super) const SIZE: usize = 8 * 1024 * 1024;
 /// How often making it again is tried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A part that is so old was left behind by a process that was killed over it: nobody writes for so
-/// long.
+/// A part of this age was left behind by a process that was killed while it wrote: no write takes
+/// this long.
 const LEFT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]

@@ -60,8 +60,8 @@ fn network_file_system(_: &Path) -> Option<&'static str> {
 /// whenever it can be.
 const LARGE_LOG: u64 = 64 << 20;
 
-/// The size of the write-ahead log if it has at least so many bytes, and which processes read the
-/// file. The files are not opened: to close one would release the locks of this process.
+/// The size of the write-ahead log if it has at least this number of bytes, and which processes
+/// read the file. The files are not opened: to close one would release the locks of this process.
 fn large_log(database: &Path, least: u64) -> Option<(u64, Vec<u32>)> {
     let [log, index] = logs_of(database);
     let size = fs::metadata(log).ok()?.len();

@@ -33,7 +33,7 @@ impl Listeners {
         &self.clock
     }
 
-    /// Tells everybody that there may be work now.
+    /// Notifies all listeners that there may be work now.
     pub(crate) fn tell_all(&self) {
         self.announcers.lock().unwrap_or_else(PoisonError::into_inner).announce_all();
     }
@@ -61,7 +61,7 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// A bell that nobody hears.
+    /// A bell without listeners.
     pub(crate) fn silent() -> Self {
         Bell::default()
     }

@@ -1,14 +1,14 @@
 //! Whether the path of a database still leads to the file that is open.
 //!
-//! SQLite goes on with its open file when that is deleted, moved or replaced: jobs would be stored
-//! where nobody runs them, and the write-ahead log, which is found by its name, would come to lie
-//! beside a database that it does not belong to. So device and inode of the path are compared with
-//! those of the open file before each commit and after one that is a promise. From the moment on
-//! which they differ, this process writes nothing to the old file, nor to its log, and every call
-//! is answered [`Error::Unavailable`]. SQLite itself neither merges nor removes the log of a file
-//! that has moved, when its connection is closed. This process makes no new file where one has
-//! vanished. When there is a database at the path again, it is opened: the old file, put back, or
-//! another one, in which nobody knows this process.
+//! SQLite continues with its open file when that is deleted, moved or replaced: jobs would be
+//! stored where no worker runs them, and the write-ahead log, which is found by its name, would
+//! come to lie beside a database that it does not belong to. So device and inode of the path are
+//! compared with those of the open file before each commit and after one that is a promise. From
+//! the moment on which they differ, this process writes nothing to the old file, nor to its log,
+//! and every call is answered [`Error::Unavailable`]. SQLite itself neither merges nor removes the
+//! log of a file that has moved, when its connection is closed. This process makes no new file
+//! where one has vanished. When there is a database at the path again, it is opened: the old file,
+//! put back, or another one, in which this process is not registered.
 
 use std::{
     fs,
@@ -78,7 +78,7 @@ pub(crate) enum Looked {
 /// Why there is no database to go on with.
 struct Problem {
     problem: String,
-    /// Somebody may be making one just now.
+    /// Another process may be creating one now.
     making: bool,
 }
 
@@ -196,7 +196,7 @@ impl File {
         Ok(connection)
     }
 
-    /// Tells the log, once, and those who ask how the broker is.
+    /// Reports it in the log, once, and in the condition of the broker.
     fn tell(&self, problem: Option<&str>, making: bool) {
         if self.access == Access::Read {
             return;

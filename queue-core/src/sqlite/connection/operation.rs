@@ -9,10 +9,10 @@ use crate::error::{Error, Result};
 /// What an operation's commit has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Commit {
-    /// It adds jobs, so many bytes of them: a promise like the next, and refused when the disk is
+    /// It adds jobs of this number of bytes: a promise like the next, and refused when the disk is
     /// full.
     Jobs(usize),
-    /// The same for somebody who asked for it to be on disk, whatever the database's durability.
+    /// The same for a caller who asked for it to be on disk, whatever the database's durability.
     ConfirmedJobs(usize),
     /// The answer is a promise: on disk before it, unless the database's durability is less.
     Synced,
@@ -20,7 +20,8 @@ pub(crate) enum Commit {
     /// the end of the machine undoes anyway: claims, leases, names. The log keeps the order, so
     /// that no later commit survives without it.
     Soon,
-    /// It adds so many bytes that nobody is promised: as `Soon`, and refused when the disk is full.
+    /// It adds this number of bytes, which no caller is promised: as `Soon`, and refused when the
+    /// disk is full.
     Extra(usize),
 }
 

@@ -1,6 +1,6 @@
 //! Whose files are beside a database.
 //!
-//! In a folder that other users can write to, such as `/tmp` or a shared volume, somebody else may
+//! In a folder that other users can write to, such as `/tmp` or a shared volume, another user may
 //! have put a file or a link under a name that we are about to use. It would give them our jobs, or
 //! have us write to a file of their choice.
 

@@ -87,7 +87,7 @@ impl<'a> Tx<'a> {
         after(self.now, delay).saturating_add(i64::from(!delay.is_zero() && is_between))
     }
 
-    /// Runs one operation, and tells why it was refused. What a refused one wrote is still there.
+    /// Runs one operation, and returns why it was refused. What a refused one wrote is still there.
     pub(crate) fn attempt(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Failed>) -> rusqlite::Result<Option<Error>> {
         // It may have been asked for after this transaction began: its delays begin no earlier than
         // it. Never backwards, though.
@@ -182,12 +182,12 @@ impl<'a> Tx<'a> {
         i64::try_from(self.clock.as_micros()).unwrap_or(i64::MAX)
     }
 
-    /// Whether somebody waits for the end of a job in this file.
+    /// Whether a caller waits for the end of a job in this file.
     pub(crate) fn watched(&self) -> bool {
         self.noted.watched
     }
 
-    /// From now on somebody does.
+    /// From now on a caller does.
     pub(crate) fn note_watched(&mut self) {
         self.noted.watched = true;
     }
@@ -224,7 +224,7 @@ impl<'a> Tx<'a> {
         stored.query_row(params![queue, name], |row| row.get(0)).optional()
     }
 
-    /// Stores where a bounded search stopped: the next one goes on there. `None`: it begins anew.
+    /// Stores where a bounded search stopped: the next one continues there. `None`: it starts over.
     pub(crate) fn note_place(&self, queue: i64, name: &str, place: Option<&[u8]>) -> rusqlite::Result<()> {
         match place {
             Some(place) => {
@@ -235,7 +235,7 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Tells the queue's listeners of work at this time.
+    /// Notifies the queue's listeners of work at this time.
     pub(crate) fn hint(&mut self, queue: &str, at: i64) {
         match self.hints.get_mut(queue) {
             Some(earliest) => *earliest = at.min(*earliest),
@@ -243,12 +243,12 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Tells those who make the ticks of the queue's schedules that one is due at this time.
+    /// Notifies those who make the ticks of the queue's schedules that one is due at this time.
     pub(crate) fn tick_hint(&mut self, queue: &str, at: i64) {
         self.hint(&ticks_of(queue), at);
     }
 
-    /// The queue's row; `None` when nobody has registered with it.
+    /// The queue's row; `None` if it has no registrations.
     pub(crate) fn queue<'n>(&self, name: &'n str) -> rusqlite::Result<Option<Queue<'n>>> {
         self.sql("SELECT queue, paused, claim, head, tail FROM queue_queues WHERE name = ?1")?
             .query_row([name], |row| {
@@ -296,12 +296,12 @@ pub(crate) fn ending_of(queue: &str, id: &JobId) -> String {
     format!("!{id} {queue}")
 }
 
-/// Under which name it is announced that somebody waits for a job of a queue.
+/// Under which name it is announced that a caller waits for a job of a queue.
 pub(crate) fn watches_of(queue: &str) -> String {
     format!("&{queue}")
 }
 
-/// Under which name what the handler of a job tells is announced.
+/// Under which name the progress of a job is announced.
 pub(crate) fn progress_hint_of(queue: &str, id: &JobId) -> String {
     format!("%{id} {queue}")
 }
@@ -328,7 +328,7 @@ impl Queue<'_> {
         self.head.get()
     }
 
-    /// The last number of a claim. One near the end of all numbers, which somebody else has
+    /// The last number of a claim. One near the end of all numbers, which another program has
     /// written, would not grow any more.
     pub(crate) fn last_claim(&self) -> i64 {
         if self.claim < 1 << 50 { self.claim } else { 0 }

@@ -25,8 +25,8 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A commit takes in no more operations than this, none after this time, and none once so many
-/// bytes of jobs are in it.
+/// A commit takes in no more operations than this, none after this time, and none once it has
+/// this number of bytes of jobs.
 const GROUP: usize = 256;
 const GROUP_TIME: Duration = Duration::from_millis(20);
 const GROUP_BYTES: usize = 2 * 1024 * 1024;
@@ -53,7 +53,7 @@ impl Writer {
     }
 
     /// The same without a thread, for a database in memory of one test: each caller carries out its
-    /// operation, and waits for nobody.
+    /// operation, and waits for no other caller.
     pub(crate) fn inline(opened: Opened, bell: Bell) -> Self {
         let (ops, receiver) = mpsc::unbounded_channel();
         let group = Group::writing(opened, Ballast::none(), Durability::Volatile, bell);
@@ -90,7 +90,7 @@ impl Writer {
     }
 
     /// The same for a caller who waits until then at most. What the thread was given is done,
-    /// although nobody waits any more.
+    /// although no caller waits any more.
     pub(crate) async fn call_until<T: Send + 'static>(
         &self,
         until: Option<Instant>,
