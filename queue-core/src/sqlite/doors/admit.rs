@@ -8,7 +8,7 @@
 //! |---|---|
 //! | changes | state, rank and pos of what is taken (its receipt); the entry of a parked job in `queue_parked` |
 //! | leaves | attempts, crashes, snoozes, failures, envelope |
-//! | ends | a row whose id is none: another program's, which nobody could finish, and which would stand in the way |
+//! | ends | a row whose id is none: another program's, which no worker could finish, and which would block the line |
 
 use rusqlite::{OptionalExtension, params, types::Value};
 

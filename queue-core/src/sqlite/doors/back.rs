@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | [`retry`] | `retry`, after a delay | nothing | then |
 //! | [`snooze`] | `scheduled`, after a delay | snoozes; `snoozed` | then |
-//! | [`repeat`] | tail of the line, or `scheduled` | attempts, snoozes and failures begin anew; `repeated` | then |
+//! | [`repeat`] | tail of the line, or `scheduled` | attempts, snoozes and failures start over; `repeated` | then |
 //! | [`return_to_head`] | head of the line | `returned`, if its holder did it | now |
 //! | [`count_return`] | none, before `return_to_head` | releases, the time of the last | none |
 //! | [`park`] | `parked` | an entry in `queue_parked` | now, for a lane that knows the task |
@@ -86,7 +86,7 @@ pub(crate) fn limited(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, 
     Ok(())
 }
 
-/// The job begins anew, as if it had been enqueued with this delay.
+/// The job starts over, as if it had been enqueued with this delay.
 pub(crate) fn repeat(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, delay: Duration) -> Result<(), Failed> {
     const ANEW: &str = "UPDATE queue_jobs SET attempts = 0, snoozes = iif(snoozes & ?3, 0, ?3), returns = 0, returned = NULL, failures = NULL \
         WHERE queue = ?1 AND id = ?2";
@@ -108,7 +108,7 @@ pub(crate) fn count_return(tx: &Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>) ->
     Ok(())
 }
 
-/// A job that was not run, or whose run was nobody's fault.
+/// A job that was not run, or whose run ended for a reason outside of the job.
 pub(crate) fn return_to_head(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, by_holder: bool) -> Result<(), Failed> {
     tx.count(queue.key, "returned", i64::from(by_holder));
     let Some(job) = keys::asked(tx, queue, job)? else { return Ok(()) };
@@ -138,8 +138,8 @@ fn enter(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, task: &str, unrea
     Ok(())
 }
 
-/// The same because the task is paused, before the job has started: nobody has to hear of it, and
-/// it has its key all the time.
+/// The same because the task is paused, before the job has started: no notification is needed, and
+/// the job keeps its key.
 pub(crate) fn aside(tx: &mut Tx<'_>, queue: &Queue<'_>, mut job: Leaving<'_>, task: &str) -> Result<(), Failed> {
     let unreadable = job.unreadable.take();
     enter(tx, queue, job, task, unreadable)
@@ -172,7 +172,7 @@ pub(super) fn keep_parked(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> Result<
     Ok(())
 }
 
-/// A person wants a job to run again that is dead or that nobody has run.
+/// An operator requeues a job that is dead, or that has ended without a run.
 pub(crate) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<Changed, Failed> {
     /// A job that has ended begins anew, without an expiry, in the same round. Its place is for
     /// `ready_push.sql`.

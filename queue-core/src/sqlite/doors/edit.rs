@@ -1,5 +1,5 @@
-//! Edits: a job that waits becomes what a person wants, if it is as it was seen. Nothing is written
-//! before everything has been looked at.
+//! Edits: a waiting job becomes what an operator requests, if it is as it was seen. Nothing is
+//! written before everything has been looked at.
 //!
 //! What is given back and taken with it: the [key](keys), the line of an ordered group, the place
 //! in the line. A job whose place does not change keeps it.

@@ -8,7 +8,7 @@
 //! | [`bury`], [`bury_unreadable`] | `dead` | `dead` |
 //! | [`cancelled`], [`expired`] | `cancelled`, `expired`, kept for a day; a given id is free | `cancelled`, `expired` |
 //! | [`delete`], [`delete_record`] | gone, its remembered id too | nothing |
-//! | [`replace_record`] | the record of a job that nobody wanted, when its id comes again | nothing |
+//! | [`replace_record`] | the record of a cancelled or expired job, when its id comes again | nothing |
 //! | all of these, in `note_end_and_notify` | | the schedule that has made the job notes its end, and who watches it hears of it |
 //! | [`repair`] | gone: a row whose id is none | `repaired` |
 //! | [`evict_dead`], [`evict_kept`], [`trim`] | gone: the oldest records of a final state | `dead_evicted` |
@@ -45,7 +45,7 @@ use crate::{
     },
 };
 
-/// Acks a job that leaves nothing, with a made id and watched by nobody: the common case, through
+/// Acks a job that leaves nothing, with a made id and without watchers: the common case, through
 /// both doors in one statement. False: its receipt does not stand.
 pub(crate) fn acked(tx: &mut Tx<'_>, queue: &Queue<'_>, receipt: Receipt, id: &[u8]) -> Result<bool, Failed> {
     let gone = tx.sql(sql!("end_acked.sql"))?.execute(params![queue.key, id, ACTIVE, receipt.lane, receipt.claim])?;
@@ -120,8 +120,8 @@ pub(crate) fn bury(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, reason:
     Ok(())
 }
 
-/// Buries parked jobs that no release has read within their time, at most so many. Gives their ids,
-/// and how many jobs it has looked at.
+/// Buries parked jobs that no release has read within their time, at most `items`. Returns their
+/// ids, and how many jobs it has examined.
 pub(crate) fn bury_unreadable(tx: &mut Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(Vec<JobId>, usize), Failed> {
     /// Parked jobs whose time is over to be read by a release: id, note, envelope.
     const UNREADABLE: &str =
@@ -151,7 +151,7 @@ pub(crate) fn bury_unreadable(tx: &mut Tx<'_>, queue: &Queue<'_>, items: usize) 
     Ok((buried, looked))
 }
 
-/// Somebody did not want the job any more.
+/// The job was cancelled.
 pub(crate) fn cancelled(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, note: Option<&str>) -> Result<(), Failed> {
     note_end_and_notify(tx, queue, &job, "cancelled")?;
     unwanted(tx, queue, job, CANCELLED, note)?;
@@ -182,7 +182,7 @@ fn unwanted(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, state: i64, no
     Ok(())
 }
 
-/// A person removes a job that waited.
+/// An operator removes a waiting job.
 pub(crate) fn delete(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>) -> Result<(), Failed> {
     note_end_and_notify(tx, queue, &job, "deleted")?;
     let id = job.arrives();
@@ -190,7 +190,7 @@ pub(crate) fn delete(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>) -> Re
     Ok(forget_one(tx, queue, &id)?)
 }
 
-/// A person removes the record of a job that has ended.
+/// An operator removes the record of a job that has ended.
 pub(crate) fn delete_record(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], state: i64, bytes: i64) -> Result<(), Failed> {
     remove(tx, queue, id, state, bytes)?;
     Ok(forget_one(tx, queue, id)?)
@@ -221,7 +221,7 @@ pub(crate) fn repaired(tx: &mut Tx<'_>, queue: &Queue<'_>, damages: usize) {
 }
 
 /// Removes dead letters from the oldest on, at most `items`: those that died until then, and more
-/// while they are more than so many bytes.
+/// while they are more than `bytes` bytes.
 pub(crate) fn evict_dead(tx: &mut Tx<'_>, queue: &Queue<'_>, until: i64, bytes: i64, items: usize) -> Result<usize, Failed> {
     let evicted = evict(tx, queue, DEAD, items, |tx, died| Ok(died <= until || tx.counter(queue.key, ".dead_bytes")? > bytes))?;
     tx.count(queue.key, "dead_evicted", i64::try_from(evicted).unwrap_or(i64::MAX));

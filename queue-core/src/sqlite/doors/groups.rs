@@ -81,7 +81,7 @@ pub(crate) fn next(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Res
     tx.sql(NEXT)?.query_map(params![queue.key, Unsigned(most)], |row| row.get::<_, Vec<u8>>(0))?.collect()
 }
 
-/// Groups with a job that is ready, at most so many, whether they may be served or not: those with
+/// Groups with a ready job, at most this number, whether they may be served or not: those with
 /// the first lines, and of those whose jobs have limits the first by name.
 pub(crate) fn some_with_jobs(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Result<Vec<Vec<u8>>> {
     /// Groups with jobs in their lines, at most some: from one line to the next, whatever else the
@@ -326,7 +326,7 @@ fn may_start(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], row: &Row) -> rusqlite
     Ok(if limits::has_open(tx, queue, name)? { lined | ELIGIBLE } else { lined })
 }
 
-/// Decides anew whether a group is eligible.
+/// Recomputes whether a group is eligible.
 pub(crate) fn review(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<()> {
     const SET_ELIGIBLE: &str = "UPDATE queue_groups SET eligible = ?2, start = max(start, ?3) WHERE line = ?1";
     let Some(row) = row(tx, queue, name)? else { return Ok(()) };
@@ -432,9 +432,9 @@ pub(super) fn comes_first(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlit
     }
 }
 
-/// Forgets groups of which nothing is left, at most so many. Groups that have jobs and are not
-/// eligible stay, and are passed over: it looks at ten times as many groups, and the next sweep
-/// goes on behind them. Gives how many it has removed, and whether more may be left.
+/// Forgets groups of which nothing is left, at most `items`. Groups that have jobs and are not
+/// eligible stay, and are passed over: it examines ten times as many groups, and the next sweep
+/// continues behind them. Returns how many it has removed, and whether more may be left.
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(usize, bool), Failed> {
     /// groups that are not eligible whose start the virtual time has passed, behind one: the line,
     /// the start, and whether the group has a job in its line.

@@ -99,8 +99,8 @@ pub(crate) fn holder(tx: &Tx<'_>, queue: &Queue<'_>, key: &UniqueKey) -> Result<
     Ok(Some(holder))
 }
 
-/// A person takes a key from whoever holds it: that job lacks it for a reason, until it comes back
-/// to wait.
+/// An operator releases a key from the job that holds it: that job lacks it for a reason, until it
+/// waits again.
 pub(crate) fn release(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &UniqueKey) -> Result<Option<KeyHolder>, Failed> {
     const TAKEN: &str = "UPDATE queue_keyed SET first = 0 WHERE queue = ?1 AND id = ?2 AND key = ?3";
     let holder = holder(tx, queue, key)?;
@@ -111,7 +111,7 @@ pub(crate) fn release(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &UniqueKey) -> Re
     Ok(holder)
 }
 
-/// Gives a free key to a job; who waits for it goes on waiting.
+/// Gives a free key to a job; jobs that wait for it continue to wait.
 fn give(tx: &Tx<'_>, queue: &Queue<'_>, key: &[u8], id: &(impl ToSql + ?Sized), duration: Option<i64>) -> rusqlite::Result<()> {
     /// Gives a key to a job. Who waits for the key goes on waiting.
     /// ?1 queue, ?2 key, ?3 id, ?4 until when, ?5 for how long: nothing unless it is for a time.
@@ -280,7 +280,7 @@ fn give_back_of(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), 
     Ok(())
 }
 
-/// Nobody holds a key any more, but the job that was held for it.
+/// A key has become free; the job that was held for it gets it.
 pub(crate) fn free(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &[u8]) -> Result<(), Failed> {
     const FREE: &str = "DELETE FROM queue_keys WHERE queue = ?1 AND key = ?2 RETURNING next";
     let next: Option<Option<Vec<u8>>> = tx.sql(FREE)?.query_row(params![queue.key, key], |row| row.get(0)).optional()?;
@@ -324,7 +324,7 @@ pub(super) fn remove_held(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite
     tx.sql(UNHOLD)?.execute(params![queue.key, keyed.key, id]).map(drop)
 }
 
-/// A job that is held for nobody: it waits for whoever has the key now, or gets it.
+/// A job that is held for no job: it waits for the present holder of the key, or gets the key.
 pub(crate) fn mend(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
     const WAITS: &str = "UPDATE queue_keys SET next = ?3 WHERE queue = ?1 AND key = ?2 AND next IS NULL";
     let found = keyed(tx, queue, id)?;
@@ -344,13 +344,13 @@ pub(crate) fn mend(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), 
     }
 }
 
-/// A job that waits takes its key, which nobody holds.
+/// A waiting job takes its key, which is free.
 pub(crate) fn take_free_key(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
     younger(tx, queue, id).map(drop)
 }
 
-/// Removes at most so many of the keys that were held for a time which is over, and brings a time
-/// back that no clock could have set.
+/// Removes at most `items` of the keys that were held for a time that has passed, and corrects a
+/// time that no clock could have set.
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<usize> {
     /// Of the keys that are held for a time, those that end last: no clock could have set a time
     /// beyond their duration.

@@ -160,9 +160,9 @@ impl Ledger {
         }))
     }
 
-    /// Opens chains that are shut under keys with room, at most so many of each that may be served.
-    /// Those of groups that may not be are opened on the way: no claim meets them again. `passed`:
-    /// how many that were in this claim. Gives the groups of all.
+    /// Opens chains that are shut under keys with room, at most this number of each that may be
+    /// served. Those of groups that may not be are opened on the way: no claim meets them again.
+    /// `passed`: how many that were in this claim. Gives the groups of all.
     pub(super) fn open_some(
         &mut self,
         tx: &mut Tx<'_>,

@@ -136,8 +136,8 @@ pub(super) fn open(tx: &Tx<'_>, chain: i64) -> rusqlite::Result<()> {
     tx.sql(OPEN)?.execute([chain]).map(drop)
 }
 
-/// The first chains of a group in the order of their keys: at most so many for each priority that
-/// there is.
+/// The first chains of a group in the order of their keys: at most this number for each
+/// priority.
 pub(crate) fn chains(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], most: usize) -> rusqlite::Result<Vec<i64>> {
     const CHAINS: &str = "SELECT chain FROM queue_chains WHERE queue = ?1 AND name = ?2 AND priority >= 0 ORDER BY keys, priority LIMIT ?3";
     let most = most * (usize::from(Priority::Low.number()) + 1);
@@ -374,9 +374,9 @@ pub(crate) fn correct(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8], used: &Used) ->
     ledger.write(tx, queue)
 }
 
-/// Forgets what is known of the rates of keys whose time is over, at most so many. Keys that are
-/// closed stay, and are passed over: it looks at ten times as many, and the next sweep goes on
-/// behind them. Gives how many it has removed, and whether more may be left.
+/// Forgets what is known of the rates of keys whose time has passed, at most `items`. Keys that are
+/// closed stay, and are passed over: it examines ten times as many, and the next sweep continues
+/// behind them. Returns how many it has removed, and whether more may be left.
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<(usize, bool)> {
     const OVER: &str = "SELECT key, tat, closed <= ?3 FROM queue_rates WHERE queue = ?1 AND tat <= ?2 AND (tat, key) > (?4, ?5) ORDER BY tat, key LIMIT ?6";
     const FORGET: &str = "DELETE FROM queue_rates WHERE queue = ?1 AND key = ?2";

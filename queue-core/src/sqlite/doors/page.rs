@@ -30,7 +30,7 @@ const BEHIND: u64 = 1 << 63;
 /// What makes the `pos` of a line positive.
 const BIAS: i64 = 1 << 59;
 
-/// Bits of the number of jobs of one time, and the last time that can be told.
+/// Bits of the number of jobs of one time, and the last time that can be represented.
 const TIES: u32 = 21;
 const LAST_TIME: i64 = (1 << 42) - 1;
 
@@ -224,7 +224,7 @@ fn some(
 /// How many jobs there are of one state and rank, at most.
 const READY_PASSED: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 LIMIT ?4)";
 
-/// How many jobs of a run are left out by leaving out so many.
+/// How many jobs of a run are skipped by skipping `skip` jobs.
 fn passed(tx: &Tx<'_>, queue: &Queue<'_>, (state, rank): Run, skip: u64) -> rusqlite::Result<u64> {
     let skip = i64::try_from(skip).unwrap_or(i64::MAX);
     tx.sql(READY_PASSED)?.query_row(params![queue.key, state, rank, skip], |row| Unsigned::get(row, 0))

@@ -38,8 +38,8 @@ pub(crate) fn forget(tx: &Tx<'_>, queue: &Queue<'_>, of: &PauseOf) -> rusqlite::
     note_bits(tx, queue)
 }
 
-/// The group of a job has had enough until a time. A pause that a person has set stays, and ends no
-/// earlier. False: the job has no group, or there are as many rules of groups as there may be.
+/// The group of a job has had enough until a time. A pause that an operator has set stays, and ends
+/// no earlier. False: the job has no group, or there are as many rules of groups as there may be.
 pub(crate) fn pause_rate_limited_group(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], until: i64) -> Result<bool, Failed> {
     const RULES: &str = "SELECT count(*) FROM queue_rules WHERE queue = ?1";
     let Some(group) = groups::name_of(tx, queue, id)? else { return Ok(false) };
@@ -107,7 +107,7 @@ pub(crate) fn tasks(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<BTreeMap
     Ok(tasks)
 }
 
-/// What was paused until now goes on. Gives what that is.
+/// Resumes what was paused until now. Returns what that is.
 pub(crate) fn resume_due(tx: &mut Tx<'_>, queue: &mut Queue<'_>) -> Result<Vec<PauseOf>, Failed> {
     const ENDED: &str = "SELECT what FROM queue_pauses WHERE queue = ?1 AND until <= ?2 ORDER BY until, what LIMIT ?3";
     if !queue.ends {
@@ -134,7 +134,7 @@ pub(crate) fn resume_due(tx: &mut Tx<'_>, queue: &mut Queue<'_>) -> Result<Vec<P
     Ok(resumed)
 }
 
-/// What is paused goes on, if it is.
+/// Resumes this, if it is paused.
 pub(crate) fn go_on(tx: &mut Tx<'_>, queue: &mut Queue<'_>, of: &PauseOf) -> rusqlite::Result<()> {
     match of {
         PauseOf::Queue => {

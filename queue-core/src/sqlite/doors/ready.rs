@@ -7,7 +7,7 @@
 //! | function | changes | leaves |
 //! |---|---|---|
 //! | [`store`], [`store_held`] | a new row, in the line or beside it, or held; `enqueued` | an id that is there |
-//! | [`push`] | state, rank, pos; a job of a group joins the line of that | all other columns; who calls it counts and tells |
+//! | [`push`] | state, rank, pos; a job of a group joins the line of that | all other columns; the caller counts and notifies |
 //! | [`promote`] | what is due joins the tail | jobs that are not due |
 //! | [`promote_early`] | a job that waits for its time joins the tail | all other jobs |
 //! | [`leave`], [`unpark`], [`unpark_from`] | the entry of a parked job in `queue_parked`, that of a held one in `queue_keys` | the row, for the door that comes next |
@@ -156,7 +156,7 @@ pub(crate) fn promote(tx: &mut Tx<'_>, queue: &mut Queue<'_>) -> Result<(), Fail
     Ok(())
 }
 
-/// Moves a job that waits for its time to the tail of the line before that time, for a person.
+/// Moves a job that waits for its time to the tail of the line before that time, for an operator.
 /// False: there is none of this id.
 pub(crate) fn promote_early(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<bool, Failed> {
     const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state IN (?3, ?4))";

@@ -27,8 +27,8 @@ use crate::{
     },
 };
 
-/// Groups of which a claim gets nothing because their chains have to be shut: at most so many
-/// others are looked at instead.
+/// Groups of which a claim gets nothing because their chains have to be shut: at most this
+/// number of others is examined instead.
 const PASSED: usize = LIMIT_STEP + 500;
 
 /// A group that may be served.
@@ -199,8 +199,8 @@ pub(super) const GROUPS_SUSPECT: &str = "SELECT job.id, groups.name, groups.star
 
 /// The first suspect that no limit holds back, of the group with the least start. Only groups with
 /// a suspect that may start are looked at, and at most [`LIMIT_STEP`] suspects. Limits may hold
-/// back all of these: the next search that `resumes` goes on behind them; one that does not begins
-/// with the first group.
+/// back all of these: the next search that `resumes` continues behind them; one that does not
+/// begins with the first group.
 fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>, resumes: bool) -> Result<Option<Suspect>, Failed> {
     const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 2)";
     const PLACE: &str = ".doubted";

@@ -33,8 +33,8 @@ pub(crate) fn stored_rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqli
     Ok(GroupRule::of_stored(&stored_text(tx, queue, name)?))
 }
 
-/// What holds for a group: its own rule, for the rest what a person has set for all (`*`), and for
-/// the rest of that what code declares (`+`).
+/// What holds for a group: its own rule, for the rest what an operator has set for all (`*`), and
+/// for the rest of that what code declares (`+`).
 pub(super) fn rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<GroupRule> {
     const RULES: &str = "SELECT name, rule FROM queue_rules WHERE queue = ?1 AND name IN (?2, ?3, ?4)";
     if name == limits::NO_GROUP || !tx.grouped() {

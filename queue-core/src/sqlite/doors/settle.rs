@@ -2,7 +2,8 @@
 //! here.
 //!
 //! Nothing is believed but the receipt: a holder passes with it, or is stale and changes nothing.
-//! Others pass without one, and say why: reclaim (the lane was fenced), a person's cancel, repair.
+//! Others pass without one, and say why: reclaim (the lane was fenced), an operator's cancel,
+//! repair.
 //!
 //! | function | who leaves | changes |
 //! |---|---|---|
@@ -10,7 +11,7 @@
 //! | [`fail`] | the same, after a run that failed | attempts, failures; `failed` |
 //! | [`unread`] | the same, where its release cannot read the job | failures |
 //! | [`reclaim`], [`charge`] | what a fenced lane held | `reclaimed`, `forgotten`; crashes, first crash and failures; `crashed` |
-//! | [`cancel`] | what a person cancels | a row of `queue_gone`, by which the lane hears of it |
+//! | [`cancel`] | what an operator cancels | a row of `queue_gone`, by which the lane hears of it |
 //! | [`orphan`] | what no lane holds | nothing |
 //!
 //! All give the slot of the job's group back: see [`groups`]. All leave state, rank and pos to
@@ -177,7 +178,7 @@ pub(crate) fn charge<'a>(
     Ok((Leaving::only(held.id.as_slice()), crashes, crashes >= i64::from(most)))
 }
 
-/// Takes a job from the lane that holds it, for a person's cancel. The lane hears of it with its
+/// Takes a job from the lane that holds it, for an operator's cancel. The lane is notified with its
 /// next heartbeat.
 pub(crate) fn cancel<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, receipt: Receipt, id: &'a [u8]) -> rusqlite::Result<Leaving<'a>> {
     groups::give_slot_back(tx, queue, id)?;

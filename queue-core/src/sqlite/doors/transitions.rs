@@ -35,7 +35,7 @@ struct Mark {
 }
 
 /// Marks a queue as one that a watcher follows, for `stands`. The life changes whenever a mark
-/// begins to stand: before it nothing was told.
+/// begins to stand: before it nothing was recorded.
 pub(crate) fn follow(tx: &Tx<'_>, queue: &Queue<'_>, stands: Duration) -> Result<Followed, Failed> {
     const MARK: &str = "INSERT INTO queue_followed (queue, until, begun, now) VALUES (?1, ?2, ?3, ?4)
         ON CONFLICT DO UPDATE SET until = excluded.until, begun = excluded.begun";
@@ -83,8 +83,8 @@ pub(crate) fn transitions(tx: &Tx<'_>, queue: &Queue<'_>, after: u64, limit: usi
     Ok(Transitions::read(told, after, last.max(0).unsigned_abs(), read < limit).of_life(begun.max(0).to_string()))
 }
 
-/// A job that was admitted is parked before it has started: in place of both that is told as one
-/// transition, from where it was.
+/// A job that was admitted is parked before it has started: in place of both, this is recorded as
+/// one transition, from where it was.
 pub(crate) fn never_started(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
     const LAST: &str = "DELETE FROM queue_transitions WHERE queue = ?1 AND id = ?2 AND came_from = ?3
         AND number = (SELECT last FROM queue_followed WHERE queue = ?1)";

@@ -23,13 +23,13 @@ pub(super) fn read(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<(i64, i64
 }
 
 /// The earliest start of a group of this weight that comes: behind those that came before the last
-/// claim, but no further than its next job would be. So virtual time goes on even where no group
-/// ever comes again, and who waits is passed by nobody who comes later.
+/// claim, but no further than its next job would be. So virtual time advances even if no group
+/// ever comes again, and no later group overtakes a waiting one.
 pub(super) fn next(tx: &Tx<'_>, queue: &Queue<'_>, weight: u64) -> rusqlite::Result<i64> {
     Ok(read(tx, queue)?.0.saturating_add(cost(weight).min(START_APART.cast_signed())))
 }
 
-/// Nothing waits, and no start is remembered: time begins anew, so that it never ends.
+/// Nothing waits, and no start is remembered: time starts over, so that it never ends.
 pub(super) fn restart(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<()> {
     const RESTART: &str = "UPDATE queue_virtual_times SET virtual = 0, plain = max(plain - virtual, 0) WHERE queue = ?1 AND virtual > 0
         AND NOT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1)";

@@ -1,5 +1,5 @@
-//! Who waits for the end of a job: `queue_watched` has a row for each such job, until when somebody
-//! waits. `end` tells them, and takes the row along.
+//! Callers that wait for the end of a job: `queue_watched` has a row for each such job, with the
+//! time until which a caller waits. `end` notifies them, and removes the row.
 
 use rusqlite::{OptionalExtension, ToSql, params};
 
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Marks a job as one for whose end somebody waits, unless it has ended.
+/// Marks a job as one for whose end a caller waits, unless it has ended.
 pub(crate) fn watch(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<(), Failed> {
     const STATE: &str = "SELECT state FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     const ROOM: &str = "SELECT count(*) < ?2 FROM queue_watched WHERE queue = ?1";
@@ -30,7 +30,7 @@ pub(crate) fn watch(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<()
     Ok(())
 }
 
-/// Whether somebody waits for the end of this job.
+/// Whether a caller waits for the end of this job.
 pub(crate) fn is_watched(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<bool> {
     const WATCHED: &str = "SELECT 1 FROM queue_watched WHERE queue = ?1 AND id = ?2";
     Ok(tx.watched() && tx.sql(WATCHED)?.exists(params![queue.key, id])?)
@@ -52,7 +52,7 @@ fn forget(tx: &Tx<'_>, queue: &Queue<'_>, id: &impl ToSql) -> rusqlite::Result<b
     Ok(tx.sql(FORGET)?.execute(params![queue.key, id])? > 0)
 }
 
-/// Removes at most so many marks of those who have gone.
+/// Removes at most `items` marks whose callers have gone.
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<usize> {
     const PRUNE: &str =
         "DELETE FROM queue_watched WHERE (queue, id) IN (SELECT queue, id FROM queue_watched WHERE queue = ?1 AND until <= ?2 LIMIT ?3)";

@@ -201,7 +201,7 @@ fn written(answers: &[Enqueued]) -> Vec<u8> {
     bytes
 }
 
-/// What [`written`] wrote of so many answers.
+/// Reads what [`written`] wrote for this number of answers.
 fn read(bytes: &[u8], answers: usize) -> Option<Vec<Enqueued>> {
     let (numbers, mut rest) = bytes.split_at_checked(answers)?;
     let mut id = || {

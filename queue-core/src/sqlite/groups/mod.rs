@@ -86,7 +86,7 @@ fn group(tx: &Tx<'_>, queue: &Queue<'_>, name: &GroupName) -> Result<StoredGroup
 /// What a rule may add to the file.
 const RULE_BYTES: usize = 512;
 
-/// Sets a rule, and decides anew which groups may be served.
+/// Sets a rule, and recomputes which groups may be served.
 pub(crate) async fn change(writer: &Writer, request: &SetGroup) -> error::Result<GroupSet> {
     request.check()?;
     let words = request.record.as_ref().map_or(0, |(_, stored)| stored.len());
@@ -131,8 +131,8 @@ fn set(tx: &mut Tx<'_>, request: &SetGroup) -> Result<GroupSet, Failed> {
     Ok(GroupSet::Set)
 }
 
-/// Decides anew which groups may be served, some of them: those behind a name. Gives the last one,
-/// if there are more.
+/// Recomputes which groups may be served, for some of them: those behind a name. Returns the last
+/// one, if there are more.
 fn review(tx: &mut Tx<'_>, queue: &str, after: &[u8]) -> Result<Option<Vec<u8>>, Failed> {
     /// The next groups with a line, behind one.
     const STEP: &str = "SELECT name FROM queue_groups WHERE queue = ?1 AND name > ?2 ORDER BY name LIMIT ?3";

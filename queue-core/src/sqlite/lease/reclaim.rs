@@ -92,7 +92,7 @@ impl Lane {
 
 /// What the fenced lanes of a process hold, and how it is judged.
 struct Process {
-    /// Its fenced lanes were only forgotten: it goes on under other names.
+    /// Its fenced lanes were only forgotten: it continues under other names.
     lives: bool,
     /// These go to the head, uncharged; with whether their worker has stopped and left them.
     free: Vec<(bool, Held)>,

@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// `nonce` tells apart the names of one process and number, should a lost file begin to count anew.
+/// `nonce` distinguishes names of one process and number if a lost file starts counting again.
 pub(crate) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Result<Registered, Failed> {
     /// The record of a worker, with its first lane: since then the worker is registered.
     const WORKER: &str = "INSERT OR IGNORE INTO queue_workers (queue, process, record) VALUES (?1, ?2, ?3)";

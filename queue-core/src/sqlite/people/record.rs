@@ -56,8 +56,8 @@ pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<St
     Ok(record)
 }
 
-/// What cannot be told of is for the auditor to find, and `None` here. An error of the file is none
-/// of that: it would hide a job that is there.
+/// A record that cannot be read is `None` here; the auditor finds it. An error of the file is
+/// returned: `None` would hide an existing job.
 pub(super) fn if_told<T>(told: Result<T, Failed>) -> Result<Option<T>, Failed> {
     match told {
         Ok(told) => Ok(Some(told)),

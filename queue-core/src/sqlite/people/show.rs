@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The same of a job for whose end somebody waits.
+/// The same of a job for whose end a caller waits.
 pub(crate) fn watch(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<StoredJob>, Failed> {
     if let Some(queue) = tx.queue(queue)? {
         watched::watch(tx, &queue, id)?;

@@ -141,7 +141,7 @@ pub(crate) fn forgotten_since(tx: &Tx<'_>) -> i64 {
     tx.now.saturating_sub(i64::try_from(BACKFILL_REMEMBERED.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// Forgets them, at most so many.
+/// Forgets them, at most `items`.
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<usize> {
     const PRUNE: &str = "DELETE FROM queue_backfilled WHERE queue = ?1 AND id IN
         (SELECT id FROM queue_backfilled WHERE queue = ?1 AND at <= ?2 ORDER BY at LIMIT ?3)";

@@ -23,8 +23,8 @@ use crate::{
     },
 };
 
-/// Appends the events of an enqueue to the log of the topic at this address, and tells its
-/// subscriptions.
+/// Appends the events of an enqueue to the log of the topic at this address, and notifies
+/// its subscriptions.
 pub(crate) fn publish(tx: &mut Tx<'_>, address: &Queue<'_>, events: &[NewJob]) -> Result<(), Failed> {
     const APPEND: &str = "INSERT INTO queue_log (topic, seq, at, id, grouped, digest, envelope) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let (mut seq, mut size) = (added(tx, address.key)?, 0);

@@ -1,7 +1,7 @@
 //! The turn: what a lane has finished, then what it claims, in one transaction (R2 to R5).
 //!
 //! `finish` hands each ending to the doors; what is due joins the line; `claim` takes what the lane
-//! has room for; `answer` tells the lane what it got and how its queue is, and tells it again when
+//! has room for; `answer` returns what the lane got and how its queue is, and returns it again when
 //! the answer was lost.
 
 mod answer;
