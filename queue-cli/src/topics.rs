@@ -103,7 +103,9 @@ Events that it has read stay in its queue; `jobs cancel --all --queue billing@or
   {bin} topics rewind billing@orders --to 1700000000000-0 --yes            start with the event at this position
   {bin} topics rewind billing@orders --to now --yes                        skip the unread events
 
-Waiting jobs of the subscription are cancelled, except in a rewind to the start; running jobs continue. During the rewind the subscription reads no events. If the command is interrupted, run it again.")]
+Waiting jobs of the subscription are cancelled, except in a rewind to the start; running jobs
+continue. During the rewind the subscription reads no events. If the command is interrupted, run it
+again.")]
     Rewind(RewindArgs),
     /// Set the retention of a topic
     #[command(after_help = "Examples:

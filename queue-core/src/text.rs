@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// Passwords that nobody has percent-encoded, with all that a parser takes for something else.
+    /// Passwords that are not percent-encoded, with all that a parser takes for something else.
     #[test]
     fn no_part_of_any_password_is_shown() {
         const LETTERS: [char; 26] = [

@@ -74,7 +74,7 @@ pub(crate) async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, 
             tab: "groups",
             question: format!("{title} of {}?", short(group.as_str(), 120)),
             text: format!(
-                "{} of it {} ready in {queue}, and {} {}. {running} Its jobs that are scheduled, parked, or wait for a retry or a key are cancelled, too. Jobs enqueued in the meantime may be included.",
+                "{} of it {} ready in {queue}, and {} {}. {running} Jobs of the group that are scheduled, parked, or wait for a retry or a key are cancelled, too. Jobs enqueued in the meantime may be included.",
                 jobs(ready),
                 if ready == 1 { "is" } else { "are" },
                 number(active),

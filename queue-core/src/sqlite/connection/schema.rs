@@ -31,15 +31,15 @@
 //! | `queue_failures` | a row per failure pattern: what is known of it |
 //! | `queue_schedules` | a row per schedule: its definition and state, and when it is due |
 //! | `queue_ticked` | jobs of schedules that have not ended |
-//! | `queue_watched` | jobs for whose end somebody waits, and until when |
+//! | `queue_watched` | jobs for whose end a caller waits, and until when |
 //! | `queue_followed`, `queue_transitions` | queues that a watcher follows or has followed, and the last transitions of their jobs |
-//! | `queue_progress` | what handlers have told of jobs: progress and log |
+//! | `queue_progress` | progress and log lines that handlers have reported |
 //! | `queue_tags` | a row per tag of a job, by a digest of its name and value |
 //! | `queue_pauses` | who paused a queue, when, why and until when; and when pauses of groups end |
 //! | `queue_operations` | what people do to all jobs that match, step by step: the one that is under way, and the last that have ended |
 //! | `queue_topics`, `queue_log` | a row per topic: how many entries were added, what it keeps; a row per entry of its log |
 //! | `queue_subscriptions` | a row per subscription: its cursor |
-//! | `queue_backfilled` | ids of jobs that a backfill or a person made, for a day |
+//! | `queue_backfilled` | ids of jobs that a backfill or an operator created, for a day |
 //!
 //! `queue_jobs` is read through one index, `(queue, state, rank, pos)`, whose last two columns mean
 //! what the state needs:
@@ -278,7 +278,7 @@ pub(crate) struct Noted {
     pub(crate) schema: u64,
     /// The bits of the [features](Feature) that were ever used in the file.
     pub(crate) uses: i64,
-    /// Whether somebody waits for the end of a job.
+    /// Whether a caller waits for the end of a job.
     pub(crate) watched: bool,
 }
 

@@ -14,9 +14,9 @@ pub(crate) fn make(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(include_str!("told.sql"))
 }
 
-/// Ends the marks of all queues of the file that stand no longer, and removes what was told while
-/// they did: at most `items` rows. Without any mark the file needs no triggers. The row of a queue
-/// stays: its next mark goes on with the numbers. Gives whether more is left.
+/// Ends the marks of all queues of the file that stand no longer, and removes what was recorded
+/// while they did: at most `items` rows. Without any mark the file needs no triggers. The row of a
+/// queue stays: its next mark continues with the numbers. Returns whether more is left.
 pub(crate) fn prune(connection: &Connection, now: i64, items: usize) -> rusqlite::Result<bool> {
     const LAPSED: &str = "SELECT queue FROM queue_followed WHERE until IS NOT 0 AND NOT coalesce(until > ?1 AND until <= ?2, 0) LIMIT 1";
     const OLD: &str = "DELETE FROM queue_transitions WHERE queue = ?1 AND number IN

@@ -145,7 +145,7 @@ impl Admission {
     }
 
     /// Takes jobs that are parked under a name. Where the first ones may not be claimed, others are
-    /// looked at; the next claim goes on behind these.
+    /// looked at; the next claim continues behind these.
     fn take_parked_under(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, task: &str, suspects: bool) -> Result<(), Failed> {
         let Some(last) = self.take_parked_behind(tx, queue, task, suspects, &Value::Blob(Vec::new()), PARKED_BESIDE)? else {
             return Ok(());
