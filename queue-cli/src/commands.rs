@@ -35,7 +35,7 @@ pub(super) enum Command {
   {bin} tasks
   {bin} tasks --json | jq -r '.tasks[].name'
   {bin} tasks pause mail/send_mail --reason 'the server is down' --until 30m
-  {bin} tasks list                             list the paused tasks")]
+  {bin} tasks paused                           list the paused tasks")]
     Tasks(TasksArgs),
     /// Store a job
     #[command(after_help = "Examples:
@@ -66,7 +66,7 @@ pub(super) enum Command {
     #[command(after_help = "Examples:
   {bin} failures
   {bin} failures --queue orders --task close_order
-  {bin} failures 5f0c3a9d2b7e6418               details of one, and commands to handle it
+  {bin} failures show 5f0c3a9d2b7e6418          details of one, and commands to handle it
   {bin} jobs requeue --all --where failure=5f0c3a9d2b7e6418    its dead jobs run again
   {bin} failures --json | jq '.failures[] | select(.count > 100) | .pattern'")]
     Failures(super::failures::FailuresArgs),
@@ -189,17 +189,19 @@ pub(super) async fn carry_out(url: Option<String>, command: Command, has_tasks: 
     let look = async || Client::connect_existing(&url_or_env()?).await;
     let _listening = stop::at_signals()?;
     match command {
-        Command::Tasks(TasksArgs { command: Some(command), .. }) => paused_tasks::tasks(&look().await?, command).await?,
-        Command::Tasks(args) => tasks::tasks(&Registry::linked(), &args.format)?,
+        Command::Tasks(TasksArgs { command, format }) => match command.unwrap_or(TasksCommand::List(format)) {
+            TasksCommand::List(format) => tasks::tasks(&Registry::linked(), &format)?,
+            command => paused_tasks::tasks(&look().await?, command).await?,
+        },
         Command::Enqueue(args) => {
             // What is wrong with the command is told before the broker is reached for.
             let job = if has_tasks { enqueue::job(&Registry::linked(), &args)? } else { enqueue::job_by_name(&args)? };
             enqueue::enqueue(&Client::connect(&url_or_env()?).await?, job, &args).await?;
         }
         Command::Status(args) => status::status(&look().await?, &args).await?,
-        Command::Workers(args) => workers::workers(&look().await?, &args).await?,
+        Command::Workers(args) => workers::workers(&look().await?, args).await?,
         Command::Watch(args) => watch::watch(&look().await?, &args).await?,
-        Command::Failures(args) => failures::failures(&look().await?, &args, &args::program()).await?,
+        Command::Failures(args) => failures::failures(&look().await?, args, &args::program()).await?,
         Command::Doctor(args) => return doctor::doctor(&look().await?, &args).await,
         Command::Jobs { command } => {
             jobs::check(&command)?;

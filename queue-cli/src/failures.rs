@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use clap::Subcommand;
 use queue_core::{
     Client,
     inspect::{FailurePattern, Fingerprint},
@@ -20,41 +21,66 @@ use super::{
 };
 
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct FailuresArgs {
-    /// Show this failure in detail, with commands to handle it; without it, list all
-    #[arg(value_name = "FINGERPRINT")]
-    pub(super) fingerprint: Option<Fingerprint>,
-    /// Only this queue
-    #[arg(long, value_name = "QUEUE")]
-    pub(super) queue: Option<String>,
-    /// Only this task
-    #[arg(long, value_name = "TASK")]
-    pub(super) task: Option<String>,
     #[command(flatten)]
-    pub(super) format: Format,
+    list: ListArgs,
+    #[command(subcommand)]
+    command: Option<FailuresCommand>,
 }
 
-pub(super) async fn failures(client: &Client, args: &FailuresArgs, bin: &str) -> Result<(), Failure> {
+#[derive(Debug, Subcommand)]
+enum FailuresCommand {
+    /// List failures, grouped by their message without numbers, ids and quoted values
+    #[command(after_help = "Examples:
+  {bin} failures list --queue orders --task close_order")]
+    List(ListArgs),
+    /// Show a failure in detail, with commands to handle it
+    #[command(after_help = "Examples:
+  {bin} failures show 5f0c3a9d2b7e6418
+  {bin} jobs requeue --all --where failure=5f0c3a9d2b7e6418    its dead jobs run again")]
+    Show {
+        /// The fingerprint, as `failures` prints it
+        fingerprint: Fingerprint,
+        /// Only this queue
+        #[arg(long, value_name = "QUEUE")]
+        queue: Option<String>,
+        #[command(flatten)]
+        format: Format,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct ListArgs {
+    /// Only this queue
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<String>,
+    /// Only this task
+    #[arg(long, value_name = "TASK")]
+    task: Option<String>,
+    #[command(flatten)]
+    format: Format,
+}
+
+pub(super) async fn failures(client: &Client, args: FailuresArgs, bin: &str) -> Result<(), Failure> {
+    let (args, fingerprint) = match args.command.unwrap_or(FailuresCommand::List(args.list)) {
+        FailuresCommand::List(list) => (list, None),
+        FailuresCommand::Show { fingerprint, queue, format } => (ListArgs { queue, task: None, format }, Some(fingerprint)),
+    };
     let inspector = client.inspector();
     let queues = queues::chosen(client, args.queue.as_deref()).await?;
     let (kinds, unreadable) = queues::for_each_queue(queues, async |queue| inspector.failures(queue).await).await?;
     let mut rows = Of::each(kinds);
     rows.retain(|Of { record: failure, .. }: &Of<FailurePattern>| {
-        args.fingerprint.is_none_or(|print| print == failure.fingerprint)
+        fingerprint.is_none_or(|print| print == failure.fingerprint)
             && args.task.as_ref().is_none_or(|task| failure.tasks.iter().any(|(name, _)| name == task))
     });
     rows.sort_by_key(|row| std::cmp::Reverse(row.record.last_at));
-    if let Some(print) = args.fingerprint.filter(|_| !args.format.json) {
-        let texts: Vec<String> = rows.iter().map(|row| text(row, bin)).collect();
-        match texts.is_empty() {
-            true if unreadable.is_empty() => {
-                return Err(Failure::new(
-                    Exit::NotFound,
-                    format!("there is no failure with the fingerprint {print}; `failures` lists them"),
-                ));
-            }
-            _ => print_all(&texts)?,
-        }
+    if let Some(print) = fingerprint.filter(|_| rows.is_empty() && unreadable.is_empty()) {
+        return Err(Failure::new(Exit::NotFound, format!("there is no failure with the fingerprint {print}; `failures` lists them")));
+    }
+    if fingerprint.is_some() && !args.format.json {
+        print_all(&rows.iter().map(|row| text(row, bin)).collect::<Vec<_>>())?;
     } else if args.format.json || unreadable.is_empty() || !rows.is_empty() {
         table::list(&args.format, "failures", &rows, &COLUMNS, "there are no failures")?;
     }

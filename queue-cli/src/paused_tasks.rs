@@ -1,4 +1,4 @@
-//! `tasks list`, `pause` and `resume`: tasks whose jobs are parked.
+//! `tasks paused`, `pause` and `resume`: tasks whose jobs are parked.
 
 use std::collections::BTreeSet;
 
@@ -26,11 +26,15 @@ use super::{
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TasksCommand {
+    /// List the tasks in this program, as `tasks` does
+    #[command(after_help = "Examples:
+  {bin} tasks list --json | jq -r '.tasks[].name'")]
+    List(Format),
     /// List the paused tasks, and the number of their parked jobs
     #[command(after_help = "Examples:
-  {bin} tasks list
-  {bin} tasks list --queue mail --json")]
-    List(QueueArgs),
+  {bin} tasks paused
+  {bin} tasks paused --queue mail --json")]
+    Paused(QueueArgs),
     /// Pause tasks: their jobs are parked instead of run; running jobs continue
     #[command(after_help = "Examples:
   {bin} tasks pause mail/send_mail
@@ -68,7 +72,8 @@ struct Row {
 pub(super) async fn tasks(client: &Client, command: TasksCommand) -> Result<(), Failure> {
     let inspector = client.inspector();
     match command {
-        TasksCommand::List(QueueArgs { queue, format }) => list(client, queue.as_deref(), &format).await,
+        TasksCommand::List(format) => super::tasks::tasks(&Registry::linked(), &format),
+        TasksCommand::Paused(QueueArgs { queue, format }) => list(client, queue.as_deref(), &format).await,
         TasksCommand::Pause { tasks, pause, format } => {
             each("tasks", &known(client, tasks).await?, &format, async |task| {
                 inspector.pause_as(&task.queue, PauseOf::Task(task.name.as_str().into()), pause.pausing()).await?;

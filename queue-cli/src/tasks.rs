@@ -72,7 +72,7 @@ pub(super) fn find(registry: &Registry, name: &str) -> Result<&'static TaskDef, 
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("there are {}", registry.tasks().map(|task| format!("`{}`", task.name)).collect::<Vec<_>>().join(", ")),
     };
-    Err(Failure::new(Exit::Usage, format!("unknown task `{name}`: {way_out}")))
+    Err(Failure::new(Exit::NotFound, format!("unknown task `{name}`: {way_out}")))
 }
 
 const NO_TASK: &str = "no task is linked into this program; name the crate that has them (`use shop_tasks as _;`)";

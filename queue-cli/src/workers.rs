@@ -30,15 +30,26 @@ use super::{
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct WorkersArgs {
     #[command(flatten)]
-    list: QueueArgs,
-    #[command(flatten)]
-    again: Again,
+    list: ListArgs,
     #[command(subcommand)]
     command: Option<WorkersCommand>,
 }
 
+#[derive(Debug, clap::Args)]
+struct ListArgs {
+    #[command(flatten)]
+    of: QueueArgs,
+    #[command(flatten)]
+    again: Again,
+}
+
 #[derive(Debug, Subcommand)]
 enum WorkersCommand {
+    /// List workers, what they run and their resource usage
+    #[command(after_help = "Examples:
+  {bin} workers list --queue orders
+  {bin} workers list --watch")]
+    List(ListArgs),
     /// Show a worker and its running jobs with their progress
     #[command(after_help = "Examples:
   {bin} workers show 5f0c3a9d2b7e6418
@@ -116,10 +127,13 @@ fn named(queues: &[String]) -> String {
     if more.is_empty() { first } else { format!("{first} and {} more", more.len()) }
 }
 
-pub(super) async fn workers(client: &Client, args: &WorkersArgs) -> Result<(), Failure> {
-    match &args.command {
-        None => args.again.print(async || list(client, &args.list).await).await,
-        Some(command) => ask_workers(client, command).await,
+pub(super) async fn workers(client: &Client, args: WorkersArgs) -> Result<(), Failure> {
+    match args.command.unwrap_or(WorkersCommand::List(args.list)) {
+        WorkersCommand::List(ListArgs { of, again }) => again.print(async || list(client, &of).await).await,
+        WorkersCommand::Show { worker, format } => show(client, worker, &format).await,
+        WorkersCommand::Quiet(args) => ask::ask(client, &args, WorkerMode::Quiet).await,
+        WorkersCommand::Resume(args) => ask::ask(client, &args, WorkerMode::Works).await,
+        WorkersCommand::Stop(args) => ask::ask(client, &args, WorkerMode::Stopping).await,
     }
 }
 
@@ -140,15 +154,6 @@ async fn list(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
     }
     table::list(&args.format, "workers", &workers, &COLUMNS, "no worker is registered")?;
     Unreadable::tell(&unreadable)
-}
-
-async fn ask_workers(client: &Client, command: &WorkersCommand) -> Result<(), Failure> {
-    match command {
-        WorkersCommand::Show { worker, format } => show(client, *worker, format).await,
-        WorkersCommand::Quiet(args) => ask::ask(client, args, WorkerMode::Quiet).await,
-        WorkersCommand::Resume(args) => ask::ask(client, args, WorkerMode::Works).await,
-        WorkersCommand::Stop(args) => ask::ask(client, args, WorkerMode::Stopping).await,
-    }
 }
 
 /// The worker of an id, or those that are alive.

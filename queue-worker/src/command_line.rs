@@ -50,7 +50,7 @@ use crate::{
 /// | 0 | done; `work`: stopped, and every job had ended |
 /// | 1 | unexpected error |
 /// | 2 | invalid command line or parameters: nothing was done |
-/// | 3 | no such job or queue, or no database at the path; nothing was created |
+/// | 3 | no such job, queue, task or other thing, or no database at the path; nothing was created |
 /// | 4 | the job's state does not allow the command, or its id or key is taken by another job, or its group is full |
 /// | 5 | the broker is unreachable or full: nothing was stored, try again. Lists: a cluster master is unreachable, and its queues are missing |
 /// | 6 | invalid setup: settings, tasks, injected values, `setup` itself, credentials, versions |

@@ -46,7 +46,7 @@ pub(crate) const METRICS: [Metric; 37] = [
     ),
     ("queue_workers", Kind::Gauge, &["queue"], "workers that serve the queue"),
     ("queue_paused", Kind::Gauge, &["queue"], "1 while the queue is paused"),
-    ("queue_limit_held", Kind::Gauge, &["queue", "limit"], "held slots of the limit, summed over its keys"),
+    ("queue_limit_used", Kind::Gauge, &["queue", "limit"], "used slots of the limit, summed over its keys"),
     (
         "queue_limit_waiting",
         Kind::Gauge,

@@ -92,7 +92,7 @@ async fn what_the_page_lists_is_what_a_worker_tells() {
             r#"queue_worker_slots{state="busy"} 0"#,
             "\nqueue_worker_memory_bytes ",
             "\nqueue_worker_cpu_cores ",
-            r#"queue_limit_held{queue="ticking",limit="ticks"} 0"#,
+            r#"queue_limit_used{queue="ticking",limit="ticks"} 0"#,
             r#"queue_limit_waiting{queue="ticking",limit="ticks",reason="limit_full"} 0"#,
             r#"queue_subscription_behind{queue="audit@happenings"} 0"#,
             r#"queue_subscription_lag_seconds{queue="audit@happenings"} 0"#,

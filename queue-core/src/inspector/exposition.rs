@@ -29,7 +29,7 @@ pub const EXPOSED: [(&str, &str, &str); 20] = [
     ("queue_oldest_ready_seconds", "gauge", "age in seconds of the oldest ready job; 0 if no job is ready or the age is unknown"),
     ("queue_workers", "gauge", "workers that serve the queue"),
     ("queue_paused", "gauge", "1 while the queue is paused"),
-    ("queue_limit_held", "gauge", "held slots of the limit, summed over its keys"),
+    ("queue_limit_used", "gauge", "used slots of the limit, summed over its keys"),
     ("queue_limit_waiting", "gauge", "jobs that wait for a slot or for the rate of the limit, by reason"),
     ("queue_subscription_behind", "gauge", "unread events of the subscription"),
     ("queue_subscription_lag_seconds", "gauge", "age in seconds of the oldest unread event of the subscription"),
@@ -189,7 +189,7 @@ impl Samples {
 
     fn limits(&mut self, queue: &str, figures: BTreeMap<String, [u64; 3]>) {
         for (limit, [held, full, rated]) in figures {
-            self.add("queue_limit_held", &[("queue", queue), ("limit", &limit)], held);
+            self.add("queue_limit_used", &[("queue", queue), ("limit", &limit)], held);
             for (reason, jobs) in [("limit_full", full), ("rate_limited", rated)] {
                 self.add("queue_limit_waiting", &[("queue", queue), ("limit", &limit), ("reason", reason)], jobs);
             }

@@ -70,8 +70,14 @@ async fn a_killed_process_loses_nothing_that_was_answered() {
         }
         missing as u64
     };
-    let counted = broker.stats(QUEUE).await.unwrap().total(Counter::Done);
-    assert_eq!(missing, counted - done.len() as u64, "what is neither there nor told done was done in a last, untold commit");
+    let stats = broker.stats(QUEUE).await.unwrap();
+    let untold_done = stats.total(Counter::Done) - done.len() as u64;
+    // Such a job may be one whose enqueue was not told either.
+    let untold_stored = stats.total(Counter::Enqueued) - stored.len() as u64;
+    assert!(
+        (missing..=missing + untold_stored).contains(&untold_done),
+        "what is neither there nor told done was done in a last, untold commit: {missing} are missing, {untold_done} done, {untold_stored} stored"
+    );
     let whole: String = rusqlite::Connection::open(&path).unwrap().query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(whole, "ok");
 }

@@ -890,7 +890,7 @@ fn failures_are_listed(place: &Place, url: &str) {
     assert_eq!(json(&["failures", "--queue", "greetings"])["failures"][0]["jobs"], serde_json::json!([nobody.split_once('/').unwrap().1]));
 
     // One alone says what can be done, and that can be done.
-    let shown = at(&["failures", &print]);
+    let shown = at(&["failures", "show", &print]);
     assert!(shown.contains("close_order 2") && shown.contains(&one) && shown.contains(&other), "{shown}");
     let again = shown.lines().find_map(|line| line.strip_prefix("run again    shop_worker ")).unwrap_or_else(|| panic!("{shown}"));
     let alike = format!("failure={print}");
@@ -901,9 +901,9 @@ fn failures_are_listed(place: &Place, url: &str) {
     assert!(place.run(&["jobs", "requeue", "--all", "--where", &alike, "--url", url]).stderr.contains("no job is dead and matches"));
 
     // Mistakes say what to write.
-    let unknown = place.run(&["failures", "0123456789abcdef", "--url", url]);
+    let unknown = place.run(&["failures", "show", "0123456789abcdef", "--json", "--url", url]);
     assert!(unknown.code == 3 && unknown.stderr.contains("`failures` lists them"), "{}", unknown.stderr);
-    for command in [&["failures", "timeout"][..], &["jobs", "list", "failure=timeout"]] {
+    for command in [&["failures", "show", "timeout"][..], &["jobs", "list", "failure=timeout"]] {
         let wrong = place.run(&[command, &["--url", url]].concat());
         assert!(wrong.code == 2 && wrong.stderr.contains("16 hexadecimal digits"), "{}", wrong.stderr);
     }
@@ -988,16 +988,17 @@ fn a_paused_task_is_listed_and_its_jobs_come_back() {
         place.ok(&["tasks", "pause", "greetings/greet", "--reason", "it is late", "--until", "2h"]),
         "greetings/greet is paused for 2h"
     );
-    let rows = &place.json(&["tasks", "list", "--json"])["tasks"];
+    let rows = &place.json(&["tasks", "paused", "--json"])["tasks"];
     assert_eq!((&rows[0]["queue"], &rows[0]["task"], &rows[0]["parked"]), (&"greetings".into(), &"greet".into(), &0.into()));
     assert_eq!(rows[0]["pause"]["reason"], "it is late");
     let why = place.ok(&["jobs", "why", &job]);
     assert!(why.starts_with("its task `greet` is paused until 20") && why.contains(": it is late"), "{why}");
-    assert!(place.ok(&["tasks", "list", "--queue", "greetings"]).contains("it is late"));
+    assert!(place.ok(&["tasks", "paused", "--queue", "greetings"]).contains("it is late"));
     let again = place.json(&["tasks", "pause", "greetings/greet", "--json"]);
     assert_eq!(again, serde_json::json!({ "tasks": [{ "queue": "greetings", "task": "greet", "paused": true }] }));
     assert_eq!(place.ok(&["tasks", "resume", "greetings/greet"]), "greetings/greet is resumed");
-    assert_eq!(place.json(&["tasks", "list", "--json"]), serde_json::json!({ "tasks": [] }));
+    assert_eq!(place.json(&["tasks", "paused", "--json"]), serde_json::json!({ "tasks": [] }));
+    assert_eq!(place.json(&["tasks", "list", "--json"]), place.json(&["tasks", "--json"]));
     assert!(place.json(&["tasks", "--json"])["tasks"].as_array().is_some_and(|tasks| !tasks.is_empty()), "what this program can run");
     let refused = place.run(&["tasks", "pause", "greeting/greet"]);
     assert!(refused.code == 3 && refused.stderr.contains("did you mean `greetings`?"), "{}", refused.stderr);

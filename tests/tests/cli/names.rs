@@ -20,7 +20,7 @@ fn a_name_that_nobody_knows_is_refused_with_the_nearest() {
     let cases: [(i32, &[&str], &str); 21] = [
         (2, &["enqueue", "obey", "--limit", "strpe"], "did you mean `stripe`?"),
         (2, &["enqueue", "obey", "--limit", "nope"], "is not a limit of queue `polite`"),
-        (2, &["enqueue", "obye"], "did you mean `obey`?"),
+        (3, &["enqueue", "obye"], "did you mean `obey`?"),
         (2, &["topics", "publish", "payd", "OrderPayd", "{}"], "did you mean `paid`?"),
         (2, &["topics", "publish", "paid", "OrderPayd", "{}"], "did you mean `OrderPaid`?"),
         (2, &["topics", "publish", "money", "OrderPaid", "{}"], "of topic `paid`, not of `money`."),

@@ -39,7 +39,7 @@ fn gauges(queue: &str, limit: &str) -> [Gauge; 3] {
         let labels = [("queue", queue.to_owned()), ("limit", limit.to_owned()), ("reason", reason.to_owned())];
         metrics::gauge!("queue_limit_waiting", &labels)
     };
-    let held = metrics::gauge!("queue_limit_held", "queue" => queue.to_owned(), "limit" => limit.to_owned());
+    let held = metrics::gauge!("queue_limit_used", "queue" => queue.to_owned(), "limit" => limit.to_owned());
     [held, waiting("limit_full"), waiting("rate_limited")]
 }
 
