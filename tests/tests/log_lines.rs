@@ -78,6 +78,18 @@ async fn every_dead_letter_on_a_server_is_one_line(kind: Kind) {
     every_dead_letter_is_one_line(&server.url(), &format!("letters-{kind:?}")).await;
 }
 
+/// An adapter calls it for each outbox that it opens.
+#[test]
+fn a_sqlite_with_the_wal_reset_bug_is_one_line_that_names_its_version() {
+    note();
+    for version in ["3.50.7", "3.50.4", "3.50.4"] {
+        queue_outbox::adapter::warn_of_wal_reset_bug(version);
+    }
+    let told = lines(|line| line.message.contains("WAL-reset bug"));
+    let [line] = &told[..] else { panic!("one line: {told:?}") };
+    assert_eq!((line.level, line.field("version")), (Level::WARN, "3.50.4"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_dead_letter_in_a_file_is_one_line() {
     let folder = folder();
