@@ -19,11 +19,12 @@ use super::{
     keys::{self, KeysCommand},
     limits::{self, LimitsCommand},
     operations::{self, OperationsCommand},
-    outbox, paused_tasks,
+    outbox,
+    paused_tasks::{self, TasksCommand},
     queues::{self, QueuesCommand},
     schedules::{self, SchedulesCommand},
     status, stop,
-    tasks::{self, TasksArgs},
+    tasks,
     topics::{self, TopicsCommand},
     watch, workers,
 };
@@ -36,7 +37,10 @@ pub(super) enum Command {
   {bin} tasks --json | jq -r '.tasks[].name'
   {bin} tasks pause mail/send_mail --reason 'the server is down' --until 30m
   {bin} tasks paused                           list the paused tasks")]
-    Tasks(TasksArgs),
+    Tasks {
+        #[command(subcommand)]
+        command: TasksCommand,
+    },
     /// Store a job
     #[command(after_help = "Examples:
   {bin} enqueue greet --args '{\"name\":\"Ada\"}'
@@ -61,7 +65,10 @@ pub(super) enum Command {
   {bin} workers --queue orders
   {bin} workers --json | jq -r '.workers[].release' | sort | uniq -c    progress of a deployment
   {bin} workers show 5f0c3a9d2b7e6418                             running jobs of one worker")]
-    Workers(super::workers::WorkersArgs),
+    Workers {
+        #[command(subcommand)]
+        command: super::workers::WorkersCommand,
+    },
     /// List failures, grouped by their message without numbers, ids and quoted values
     #[command(after_help = "Examples:
   {bin} failures
@@ -69,7 +76,10 @@ pub(super) enum Command {
   {bin} failures show 5f0c3a9d2b7e6418          details of one, and commands to handle it
   {bin} jobs requeue --all --where failure=5f0c3a9d2b7e6418    its dead jobs run again
   {bin} failures --json | jq '.failures[] | select(.count > 100) | .pattern'")]
-    Failures(super::failures::FailuresArgs),
+    Failures {
+        #[command(subcommand)]
+        command: super::failures::FailuresCommand,
+    },
     /// Check the broker and search the queues for damage; repair it with --repair
     #[command(after_help = "Examples:
   {bin} doctor
@@ -189,19 +199,17 @@ pub(super) async fn carry_out(url: Option<String>, command: Command, has_tasks: 
     let look = async || Client::connect_existing(&url_or_env()?).await;
     let _listening = stop::at_signals()?;
     match command {
-        Command::Tasks(TasksArgs { command, format }) => match command.unwrap_or(TasksCommand::List(format)) {
-            TasksCommand::List(format) => tasks::tasks(&Registry::linked(), &format)?,
-            command => paused_tasks::tasks(&look().await?, command).await?,
-        },
+        Command::Tasks { command: TasksCommand::List(format) } => tasks::tasks(&Registry::linked(), &format)?,
+        Command::Tasks { command } => paused_tasks::tasks(&look().await?, command).await?,
         Command::Enqueue(args) => {
             // What is wrong with the command is told before the broker is reached for.
             let job = if has_tasks { enqueue::job(&Registry::linked(), &args)? } else { enqueue::job_by_name(&args)? };
             enqueue::enqueue(&Client::connect(&url_or_env()?).await?, job, &args).await?;
         }
         Command::Status(args) => status::status(&look().await?, &args).await?,
-        Command::Workers(args) => workers::workers(&look().await?, args).await?,
+        Command::Workers { command } => workers::workers(&look().await?, command).await?,
         Command::Watch(args) => watch::watch(&look().await?, &args).await?,
-        Command::Failures(args) => failures::failures(&look().await?, args, &args::program()).await?,
+        Command::Failures { command } => failures::failures(&look().await?, command, &args::program()).await?,
         Command::Doctor(args) => return doctor::doctor(&look().await?, &args).await,
         Command::Jobs { command } => {
             jobs::check(&command)?;

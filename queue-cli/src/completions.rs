@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use clap::{Arg, Command, ValueEnum};
-use queue_core::{Client, Registry, Result, inspect::Filter};
+use queue_core::{__private::is_obeyed, Client, Registry, Result, inspect::Filter};
 
 use super::{
     args::{program, with_list},
@@ -56,9 +56,9 @@ pub(super) async fn answer(program: &Command) {
     }
     let answer = candidates(program, arguments.collect());
     let lines = tokio::time::timeout(PATIENCE, answer).await.unwrap_or_default();
-    // Nobody is there to read an error.
+    // The shell discards errors.
     let _ = if lines.is_empty() { Ok(()) } else { print(&lines.join("\n")) };
-    // A broker that does not answer has threads that nobody waits for.
+    // `exit` also ends threads that still wait for the broker.
     std::process::exit(0);
 }
 
@@ -78,8 +78,8 @@ async fn candidates(program: &Command, words: Vec<String>) -> Vec<String> {
             found.extend(names.await.unwrap_or_default());
         }
     }
-    // Neither a shell nor a terminal can be trusted with others.
-    found.retain(|name| name.starts_with(&place.word) && !name.trim_matches('\t').contains(|c: char| c.is_control() && c != '\t'));
+    // A terminal would obey the characters of others.
+    found.retain(|name| name.starts_with(&place.word) && !name.contains(|c: char| is_obeyed(c) && c != '\t'));
     found.iter().map(|name| format!("{}{name}", place.before)).collect()
 }
 

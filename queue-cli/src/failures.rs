@@ -20,17 +20,8 @@ use super::{
     },
 };
 
-#[derive(Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub(super) struct FailuresArgs {
-    #[command(flatten)]
-    list: ListArgs,
-    #[command(subcommand)]
-    command: Option<FailuresCommand>,
-}
-
 #[derive(Debug, Subcommand)]
-enum FailuresCommand {
+pub(super) enum FailuresCommand {
     /// List failures, grouped by their message without numbers, ids and quoted values
     #[command(after_help = "Examples:
   {bin} failures list --queue orders --task close_order")]
@@ -51,7 +42,7 @@ enum FailuresCommand {
 }
 
 #[derive(Debug, clap::Args)]
-struct ListArgs {
+pub(super) struct ListArgs {
     /// Only this queue
     #[arg(long, value_name = "QUEUE")]
     queue: Option<String>,
@@ -62,8 +53,8 @@ struct ListArgs {
     format: Format,
 }
 
-pub(super) async fn failures(client: &Client, args: FailuresArgs, bin: &str) -> Result<(), Failure> {
-    let (args, fingerprint) = match args.command.unwrap_or(FailuresCommand::List(args.list)) {
+pub(super) async fn failures(client: &Client, command: FailuresCommand, bin: &str) -> Result<(), Failure> {
+    let (args, fingerprint) = match command {
         FailuresCommand::List(list) => (list, None),
         FailuresCommand::Show { fingerprint, queue, format } => (ListArgs { queue, task: None, format }, Some(fingerprint)),
     };

@@ -202,6 +202,9 @@ pub(super) fn wrapped(text: &str) -> String {
 
 /// The same for a terminal of this many columns.
 pub(super) fn wrapped_within(columns: usize, line: &str) -> String {
+    if line.chars().count() <= columns {
+        return line.to_owned();
+    }
     let (mut text, mut taken) = (String::new(), 0);
     for word in line.split(' ') {
         if taken > 0 && taken + 1 + word.chars().count() > columns {

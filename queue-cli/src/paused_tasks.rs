@@ -26,7 +26,7 @@ use super::{
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TasksCommand {
-    /// List the tasks in this program, as `tasks` does
+    /// List the tasks in this program, with their queues and parameters
     #[command(after_help = "Examples:
   {bin} tasks list --json | jq -r '.tasks[].name'")]
     List(Format),

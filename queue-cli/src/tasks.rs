@@ -12,21 +12,11 @@ use super::{
     args::Format,
     exit::{Exit, Failure, tell},
     output::exact,
-    paused_tasks::TasksCommand,
     table::{
         self,
         Column::{self, Field, Made},
     },
 };
-
-#[derive(Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub(super) struct TasksArgs {
-    #[command(flatten)]
-    pub(super) format: Format,
-    #[command(subcommand)]
-    pub(super) command: Option<TasksCommand>,
-}
 
 #[derive(Serialize)]
 struct TaskRow {

@@ -27,16 +27,7 @@ use super::{
 };
 
 #[derive(Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub(super) struct WorkersArgs {
-    #[command(flatten)]
-    list: ListArgs,
-    #[command(subcommand)]
-    command: Option<WorkersCommand>,
-}
-
-#[derive(Debug, clap::Args)]
-struct ListArgs {
+pub(super) struct ListArgs {
     #[command(flatten)]
     of: QueueArgs,
     #[command(flatten)]
@@ -44,7 +35,7 @@ struct ListArgs {
 }
 
 #[derive(Debug, Subcommand)]
-enum WorkersCommand {
+pub(super) enum WorkersCommand {
     /// List workers, what they run and their resource usage
     #[command(after_help = "Examples:
   {bin} workers list --queue orders
@@ -127,8 +118,8 @@ fn named(queues: &[String]) -> String {
     if more.is_empty() { first } else { format!("{first} and {} more", more.len()) }
 }
 
-pub(super) async fn workers(client: &Client, args: WorkersArgs) -> Result<(), Failure> {
-    match args.command.unwrap_or(WorkersCommand::List(args.list)) {
+pub(super) async fn workers(client: &Client, command: WorkersCommand) -> Result<(), Failure> {
+    match command {
         WorkersCommand::List(ListArgs { of, again }) => again.print(async || list(client, &of).await).await,
         WorkersCommand::Show { worker, format } => show(client, worker, &format).await,
         WorkersCommand::Quiet(args) => ask::ask(client, &args, WorkerMode::Quiet).await,

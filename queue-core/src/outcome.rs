@@ -458,7 +458,9 @@ fn within_package(file: &str) -> &str {
         return file;
     }
     let folders = file.replace('\\', "/");
-    let package = folders.rfind("/src/").unwrap_or(folders.len());
+    // A file that a build script has made is in no folder of its package.
+    let of_package = ["/src/", "/tests/", "/examples/", "/benches/"].iter().filter_map(|folder| folders.rfind(folder)).max();
+    let package = of_package.filter(|_| !folders.contains("/target/")).unwrap_or(folders.len());
     folders[..package].rfind('/').map_or(file, |at| &file[at + 1..])
 }
 

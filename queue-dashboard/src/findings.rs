@@ -387,7 +387,8 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
     if let Some(at) = until {
         let when = Moment::new(*at, snapshot.at).relative;
         finding.way_out.push_str(&match state {
-            JobState::Retry => format!(" Otherwise the first attempt starts {when}."),
+            JobState::Retry if *at <= snapshot.at => " Otherwise the next attempt is due now.".to_owned(),
+            JobState::Retry => format!(" Otherwise the next attempt is due {when}."),
             _ => format!(" Otherwise the first becomes a dead letter {when}."),
         });
     }
@@ -444,8 +445,9 @@ fn runs_again(job: &JobRecord, now: SystemTime) -> String {
         (Some(running), _) => {
             format!(" It is running on the worker `{}`, started {}.", running.worker, Moment::new(running.since, now).relative)
         }
-        (None, Some(due)) => format!(" It runs again {}.", Moment::new(due, now).relative),
-        (None, None) => " It runs again when a worker has a free slot.".to_owned(),
+        (None, Some(due)) if due > now => format!(" Its next attempt is due {}.", Moment::new(due, now).relative),
+        (None, Some(_)) => " Its next attempt is due now.".to_owned(),
+        (None, None) => " It is ready to run again.".to_owned(),
     }
 }
 

@@ -34,6 +34,9 @@ const AWAKE: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
+/// How long the release of the cleanup's lease may take at the end.
+const CLEANUP_RELEASED: Duration = Duration::from_secs(1);
+
 /// How often rows are counted and reported.
 const COUNT: Duration = Duration::from_secs(10);
 
@@ -122,7 +125,7 @@ impl Relay {
     }
 
     /// Sends rows until `shutdown` completes. Then it waits for the answers to what it has sent,
-    /// for five seconds at most, and gives its leases back.
+    /// for five seconds at most, and releases its leases.
     ///
     /// It never fails: while the database or the broker is unavailable it tries again, and the rows
     /// wait.
@@ -132,7 +135,8 @@ impl Relay {
             Either::Left((relayed, _)) => relayed,
             Either::Right((never, _)) => match never {},
         };
-        cleanup.release().await;
+        // The lease of the cleanup expires by itself.
+        drop(tokio::time::timeout(CLEANUP_RELEASED, cleanup.release()).await);
         relayed
     }
 

@@ -66,7 +66,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         number: "M99",
-        name: "hundreds of groups are full, paused, at a limit or suspects, events are read that may not start, and workers poll",
+        name: "workers poll while each of hundreds of groups is full, paused, at a limit or has suspects alone, and a subscription reads events of full groups",
         grade: Grade::S,
         columns: BOTH,
         setup: || {

@@ -4,7 +4,7 @@
     read -a words <<< "$line"
     [[ $line == *[[:space:]] ]] && words+=("")
     word=${words[${#words[@]} - 1]}
-    # Bash takes what is behind the last of these for the word.
+    # Bash replaces only the part after the last `:`, `=` or `@`.
     kept=${word%"${word##*["${COMP_WORDBREAKS//[^:=@]/}"]}"}
     COMPREPLY=()
     while IFS= read -r found; do

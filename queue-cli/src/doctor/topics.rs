@@ -72,7 +72,7 @@ fn stands(of: &SubscriptionInfo) -> Option<Problem> {
 
 fn lost(topic: &TopicInfo, of: &SubscriptionInfo) -> Option<Problem> {
     let problem = format!("{} events were removed or damaged before it read them, since it was created", of.lost);
-    let way_out = format!("it was too slow: start more workers, or keep unread events longer with `topics set {} --lag`", topic.name);
+    let way_out = format!("if it was too slow, start more workers, or keep unread events longer with `topics set {} --lag`", topic.name);
     (of.lost > 0).then(|| Problem::advice(Some(&of.queue), problem, way_out))
 }
 

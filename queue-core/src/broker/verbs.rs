@@ -152,9 +152,10 @@ contract! {
         /// whose lease ends later than a renewal would end now; of each at most `limit`, after the
         /// first `skip`. And how many lanes are fenced already.
         ///
-        /// A reclaimer asks for the next page while a page has `limit` lanes of one of the two. A
-        /// broker may examine at most `limit` lanes for the second kind, those first whose lease
-        /// ends last: living lanes with longer leases may hide a lane until its lease has ended.
+        /// A reclaimer asks for the next page while a page has `limit` lanes of the first kind, or
+        /// any of the second. A broker may examine at most `limit` lanes for the second kind, those
+        /// first whose lease ends last: a page of living lanes with longer leases may hide the
+        /// others until their leases have ended.
         worker read fn overdue(queue: &str, skip: usize, limit: usize) -> Result<OverdueLanes>;
 
         /// Fences each lane whose deadline is unchanged since the first check and which is still

@@ -130,6 +130,8 @@ fn the_place_of_a_panic_names_no_folder_of_the_machine() {
         ("src/close.rs", "src/close.rs"),
         ("/home/ada/.cargo/registry/src/index.crates.io-1/serde-1.0.1/src/de/mod.rs", "serde-1.0.1/src/de/mod.rs"),
         ("/rustc/0a1b/library/core/src/option.rs", "core/src/option.rs"),
+        ("/home/ada/src/shop/tests/close.rs", "shop/tests/close.rs"),
+        ("/home/ada/src/shop/target/debug/build/shop-1/out/made.rs", "made.rs"),
         ("/build/close.rs", "close.rs"),
     ] {
         assert_eq!(within_package(file), place);

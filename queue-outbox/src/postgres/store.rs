@@ -134,8 +134,8 @@ impl Relay {
     /// `schema` is the one that has the tables.
     ///
     /// `connect` returns an exclusive connection, and spawns its driver. A relay calls it
-    /// when it starts and after each error, and a worker also for the look-ups of endings and for
-    /// their cleanup. Such a relay does not receive `pg_notify`: call
+    /// when it starts, after each error, and about once a minute for the cleanup of endings; a
+    /// worker also for the look-ups of endings. Such a relay does not receive `pg_notify`: call
     /// [`Outbox::wake`](crate::Outbox::wake) when your connection receives a notification of the
     /// channel `queue_outbox`, or let it poll.
     ///

@@ -211,13 +211,14 @@ impl Pass for Reclaimer {
     }
 }
 
-/// The overdue lanes of a queue, page by page. Where few are overdue this is one call, however many
-/// lanes live.
+/// The overdue lanes of a queue, page by page: another one follows a page that is full of expired
+/// lanes, or has a lane whose lease ends later than it can. Where few are overdue this is one call,
+/// however many lanes live.
 async fn overdue(broker: &DynBroker, queue: &str) -> Result<OverdueLanes> {
     let mut all = OverdueLanes::default();
     for skip in (0..MOST_OVERDUE).step_by(MAX_ITEMS) {
         let page = broker.overdue(queue, skip, MAX_ITEMS).await?;
-        let is_last = page.expired.len().max(page.ahead.len()) < MAX_ITEMS;
+        let is_last = page.expired.len() < MAX_ITEMS && page.ahead.is_empty();
         all.fenced = page.fenced;
         all.expired.extend(page.expired);
         all.ahead.extend(page.ahead);

@@ -128,7 +128,7 @@ pub struct HistorySpan {
     rows: u64,
 }
 
-/// What a row of a history is about.
+/// The period that one row covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HistoryUnit {
     /// A minute.
@@ -167,7 +167,7 @@ impl HistorySpan {
         self.rows
     }
 
-    /// What its rows are about.
+    /// The period of one row.
     pub fn unit(self) -> HistoryUnit {
         self.unit
     }

@@ -27,7 +27,7 @@ pub(crate) fn fence(tx: &mut Tx<'_>, queue: &str, overdue: &[OverdueLane]) -> Re
     Ok(answers)
 }
 
-/// A lane of this worker is one no more: with the last of them goes the worker's record.
+/// Removes the record of the lane's worker if it has no other lane.
 fn deregister(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64) -> rusqlite::Result<()> {
     /// Removes the load of a worker that has no lane any more.
     const DEREGISTER_LOAD: &str = "DELETE FROM queue_loads AS worker WHERE queue = ?1 \
