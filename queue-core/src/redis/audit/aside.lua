@@ -1,9 +1,8 @@
--- Renames the keys that do not hold what they should; what lies under the new name stays.
---
--- Inputs
---   what is added to a name, and the type that belongs to each of the keys.
--- Output
---   of each that was renamed, the new name, and of the others nothing.
+-- Renames the keys of the wrong type. A key that has the new name already stays as it is.
+-- KEYS: all keys of the queue
+-- ARGV[1]    suffix  what is added to the name of a key
+-- ARGV[2..]  types   the type of each key, in the order of KEYS
+-- Returns: for each key its new name, or '' if it was not renamed
 --- include script/prelude
 
 local aside, moved = {}, 0

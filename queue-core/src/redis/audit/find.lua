@@ -1,12 +1,8 @@
--- Looks for damage by other hands, or by mistakes of ours.
---
--- Inputs
---   those of `look`.
--- Output
---   what is broken.
--- Errors
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
+-- Finds damage that other programs or mistakes of ours have caused, and changes nothing.
+-- ARGV[1]    look      what to examine: a name of `LOOKS` in `audit/look.lua`, or `all`
+-- ARGV[2..]  subjects  names, ids, members or pairs, as the look takes them
+-- Returns: the damaged subjects, or the answer that the look describes
+-- Errors: FEATURE, SCHEMA
 --- include audit/look
 
 -- The most entries of a queue that is looked through in one call.

@@ -1,6 +1,7 @@
 -- The half of the auditor that finds damage. It only reads, and includes no door: a mistake of a
--- door is damage, too. What is stored it decodes itself. ARGV: what to look at, and its subjects:
--- names, ids, members, or pairs.
+-- door is damage, too. What is stored it decodes itself.
+-- ARGV[1]    look      what to examine: a name of `LOOKS`
+-- ARGV[2..]  subjects  names, ids, members or pairs
 --- include script/prelude, script/clock, script/bits, script/life, script/recount_bits
 
 local broken = {}

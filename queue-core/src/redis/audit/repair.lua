@@ -1,4 +1,9 @@
--- Looks for damage and repairs it. ARGV and answer: those of `find`.
+-- Finds damage and repairs it.
+-- ARGV[1]    look      what to examine: a name of `LOOKS` in `audit/look.lua`
+-- ARGV[2..]  subjects  names, ids, members or pairs, as the look takes them
+-- Returns: that of `audit/find.lua`
+-- Errors: FEATURE, SCHEMA
+-- Events: hint, hint_tick, hint_ended, transitions
 --- include audit/look, doors/settle, doors/end, doors/keys, doors/back, script/recount_bits
 
 local is_told = false

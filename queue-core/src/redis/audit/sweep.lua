@@ -1,9 +1,25 @@
--- One round of housekeeping. ARGV: items, age of producers, age of remembered ids, most remembered
--- ids, age of the dead, most bytes of the dead, most kept, most bytes kept, sweeper or 0, '1' for
--- the address of a topic: its sweeper trims the log as well, and keeps others away in any case.
--- Answers: producers, remembered ids, dead, ended, keys, ids of the buried, rates, groups, marks of
--- waiters, ids of backfills, and 1 if more is left of some kind, and without a number of items
--- lanes and parked jobs; or nothing: another one sweeps.
+-- Runs one round of housekeeping.
+-- ARGV[1]   items       the most items of a kind to remove; 0: remove nothing, only report what is
+--                       overdue
+-- ARGV[2]   producers   the age at which producers are removed, in ms
+-- ARGV[3]   remembered  the age at which remembered ids are removed, in ms
+-- ARGV[4]   most_ids    the most remembered ids
+-- ARGV[5]   dead        the age at which dead jobs are removed, in ms
+-- ARGV[6]   dead_bytes  the most bytes of dead jobs
+-- ARGV[7]   kept        the most kept jobs
+-- ARGV[8]   kept_bytes  the most bytes of kept jobs
+-- ARGV[9]   sweeper     the number of the sweeper, or 0
+-- ARGV[10]  topic       '1' for the address of a topic. Its sweeper also trims the log, and always
+--                       keeps others away.
+-- Returns: nothing if another sweeper is at work; or the number of:
+--     producers, remembered ids, dead jobs, ended jobs, keys;
+--     ids of the buried jobs (a list);
+--     rates, groups, marks of waiters, ids of backfills;
+--     1 if more is left of some kind.
+--     With 0 items also: lanes and parked jobs. A number is then 0 unless more than
+--       `C.cleanup_behind` are overdue.
+-- Errors: FEATURE, SCHEMA
+-- Events: hint, hint_tick, hint_ended, transitions
 --- include script/prelude, script/clock, script/bits, doors/end, doors/ready, doors/keys, script/recount_bits
 
 local noted = call('HMGET', K.meta, 'sweeper', 'ages')

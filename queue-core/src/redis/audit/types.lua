@@ -1,5 +1,7 @@
--- What the keys hold, in Redis's own words: 'none', 'string', 'list', 'set', 'zset', 'hash',
--- 'stream'.
+-- Reads the types of the keys.
+-- KEYS: all keys of the queue
+-- Returns: for each key the word of Redis: 'none', 'string', 'list', 'set', 'zset', 'hash' or
+--   'stream'
 --- include script/prelude
 
 local types = {}

@@ -2,16 +2,21 @@
 -- limits, each of 16 bytes behind their length in one byte. A chain with keys is *open*, or *shut*
 -- under a key that has let none of its jobs start:
 --
---   `chains` chain -> 'o' and a ticket (7 bytes), or 's', the key, the era of virtual time (2
---   bytes), a start and a ticket (7 bytes each) `open` group, digit, ticket, keys: within a group
---   and a digit the least ticket is next, so that chains are served in rotation `shut` key, era,
---   start, ticket, group, digit, keys: who waits for a key, those of the group with the least start
---   first `ranked` key, group, digit, ticket, keys: the same by priority and age, in a queue with
---   priorities `numbered` group, digit, number, id: jobs with limits and a group that are ready, in
---   their order `roomy` keys that chains are shut under and that may let them start: they are
---   looked at by the next claims `wake` keys that let the next job start at a time, and chains are
---   shut under them `tat` key -> theoretical arrival time in microseconds, rate (starts, period),
---   until when it is closed in milliseconds `holders` 255, key, zero, id of each job that runs
+--   `chains`    chain -> 'o' and a ticket (7 bytes), or 's', the key, the era of virtual time
+--               (2 bytes), a start and a ticket (7 bytes each)
+--   `open`      group, digit, ticket, keys: within a group and a digit the least ticket is next, so
+--               that chains are served in rotation
+--   `shut`      key, era, start, ticket, group, digit, keys: the chains that wait for a key, those
+--               of the group with the least start first
+--   `ranked`    key, group, digit, ticket, keys: the same by priority and age, in a queue with
+--               priorities
+--   `numbered`  group, digit, number, id: ready jobs with limits and a group, in their order
+--   `roomy`     keys under which chains are shut and that may let them start: the next claims
+--               examine them
+--   `wake`      keys that let the next job start at a time, and under which chains are shut
+--   `tat`       key -> theoretical arrival time in microseconds, rate (starts, period), until when
+--               it is closed in milliseconds
+--   `holders`   255, key, zero, id of each running job
 --
 -- A chain is open until it is looked at: a claim shuts what it finds and cannot start. A key that
 -- has room again is in `roomy` before the script ends that gives it room. So nothing waits that may

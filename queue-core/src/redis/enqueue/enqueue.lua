@@ -1,24 +1,27 @@
--- R12: stores jobs.
---
--- Inputs
---   ARGV[1] producer   its name
---   ARGV[2] seq        the number of the enqueue
---   ARGV[3] needs      the feature bits that the jobs need
---   parts to the end:
---     'r', list, n, then n pairs of id and envelope: made ids, ready now
---     's', n, then n times id, envelope, priority, delay or '', time or '': made ids, for later
+-- Stores jobs (R12).
+-- ARGV[1]    producer  the name of the producer
+-- ARGV[2]    seq       the number of the enqueue
+-- ARGV[3]    needs     the feature bits that the jobs need
+-- ARGV[4..]  parts     one or more of these, to the end:
+--     'r', list, n, then n pairs of id and envelope: generated ids, ready now
+--     's', n, then n times id, envelope, priority, delay or '', time or '': generated ids, for
+--       later
 --     'g', n, then n times id, envelope, priority, delay or '', time or '', digest: given ids
---     'u', n, then n jobs with keys: see `enqueue/unique`
---     'k', for how long keys are held, what becomes of a second job, n, then n pairs of id and envelope, then n keys: made ids of normal priority and
---       without a group, ready now
---     'q', n, then n times id, envelope, priority, group: made ids, ready now
---     'm', n, then n times id, envelope, priority, group, chain, cost: made ids with limits, ready now
---     'o', n, then n times id, envelope, priority, delay or '', time or '': made ids, of a relay
+--     'u', n, then n jobs with keys, see `enqueue/unique.lua`
+--     'k', hold, conflict, n, then n pairs of id and envelope, then n keys: generated ids of normal
+--       priority and without a group, ready now
+--     'q', n, then n times id, envelope, priority, group: generated ids, ready now
+--     'm', n, then n times id, envelope, priority, group, chain, cost: generated ids with limits,
+--       ready now
+--     'o', n, then n times id, envelope, priority, delay or '', time or '': generated ids, of a
+--       relay
 --     'x', n: jobs of a relay that are withheld, because a lane does not know what they need
---     'G', group: that of the jobs that follow, but for 'r', 'q' and 'm'; '' for none
---     'M', chain, cost: the same of their limits
--- Output: nothing when everything was stored, or else a digit per job, in the order of the parts,
--- with the ids that these name.
+--     'G', group or '': the group of the following jobs, except those of 'r', 'q' and 'm'
+--     'M', chain or '', cost: the limits of the same jobs
+-- Returns: nothing if all jobs were stored; or a digit per job, in the order of the parts, with the
+--   ids that these digits name
+-- Errors: BEHIND, FEATURE, FORGOTTEN, OLD, SCHEMA
+-- Events: hint, transitions
 --- include script/prelude
 --- include script/clock, script/bits, script/guard
 --- include enqueue/sequence

@@ -1,10 +1,16 @@
--- R12: stores jobs of made ids and normal priority, without rare features, that are ready now.
+-- Stores jobs (R12) with generated ids and normal priority, ready now and without rare features.
 -- `enqueue.lua` serves all others.
---
--- Inputs ARGV[1] producer its name ARGV[2] seq the number of the enqueue ARGV[3] needs the feature
--- bits that the jobs need pairs of id and envelope Output: as that of `enqueue.lua`; or 0, and
--- nothing is written: `enqueue.lua` is to be used. The queue lacks a bit that the jobs need, its
--- jobs rise, or a watcher follows it.
+-- ARGV[1]    producer  the name of the producer
+-- ARGV[2]    seq       the number of the enqueue
+-- ARGV[3]    needs     the feature bits that the jobs need
+-- ARGV[4..]  jobs      pairs of id and envelope
+-- Returns: that of `enqueue.lua`; or 0 if `enqueue.lua` is needed, and then nothing is written. It
+--   is needed if:
+--     the queue lacks a bit that the jobs need,
+--     its jobs rise, or
+--     a watcher follows it.
+-- Errors: FORGOTTEN, OLD
+-- Events: hint
 --- include script/prelude
 local head = call('HMGET', K.meta, 'schema', 'bits')
 local bits = head[2]

@@ -1,9 +1,12 @@
 -- The number of an enqueue (R12): one that was answered before is answered with the same, and
--- nothing of it is stored again. ARGV: producer, seq. Behind the number of a relay is `#` and a
--- digest in hexadecimal: the same number with another digest is another request. The producer's
--- entry is the last number, with its digest; behind a colon the answers, if not all jobs were
--- stored; if these name ids, behind a colon the ids, and a semicolon; and at last the marks of
--- `sweep.lua`, if it has looked since.
+-- nothing of it is stored again.
+-- ARGV[1]  producer  the name of the producer
+-- ARGV[2]  seq       the number of the enqueue; of a relay also `#` and a digest in hexadecimal.
+--                    The same number with another digest is another request.
+--
+-- The entry of the producer is the last number, with its digest; behind a colon the answers, if not
+-- all jobs were stored; if these name ids, behind a colon the ids, and a semicolon; and at last the
+-- marks of `sweep.lua`, if it has looked since.
 
 local entry = call('HGET', K.producers, ARGV[1]) or ''
 local last, of, stored, ids = string.match(entry, '^%d+$'), '', '', ''

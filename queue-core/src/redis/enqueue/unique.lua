@@ -1,7 +1,9 @@
--- Jobs with keys: 'u', n, then n times id, envelope, priority, delay or '', time or '', digest,
--- key, for how long it is held ('e', 's', or milliseconds), what becomes of a second job ('s' skip,
--- 'r' replace, 'f' replace all but the payload, 'b' buffer one), and for how long at most later
--- jobs may put one off, or ''.
+-- Jobs with keys: 'u', n, then of each job:
+--
+--   id, envelope, priority, delay or '', time or '', digest, key
+--   how long the key is held: 'e', 's', or milliseconds
+--   the conflict handling: 's' skip, 'r' replace, 'f' replace all but the payload, 'b' buffer one
+--   how long at most later jobs may postpone the job, or ''
 --- include doors/keys, script/first_due
 
 -- Whether a job that waited for its time waits no longer, or for another one.
@@ -75,9 +77,16 @@ local function store_held(id, envelope, priority, at, digest, key, hold)
   came({ id }, 'held')
 end
 
--- One job with a key. Gives its answer, and the job that this names: 0 it is stored, 1 and 2 as for
--- a given id, 3 that one holds the key, 4 that one has taken over, 5 that one is held, 6 that its
--- group is full, 7 that one of its group before it was refused.
+-- Stores one job with a key. Returns a code, and the id that it names:
+--
+--   0  stored
+--   1  exists
+--   2  the given id belongs to a job with another digest
+--   3  duplicate; the id of the job that holds the key
+--   4  replaced; the id of the changed job
+--   5  held until the key is free; the id of the held job
+--   6  the group is full
+--   7  an earlier job of the group was refused
 local function store_unique(is_free, id, envelope, priority, delay, at, digest, key, hold, conflict, most)
   local known, record = nil, nil
   if byte(id) == 61 then -- '='

@@ -1,17 +1,13 @@
--- Groups and their rules.
---
--- Inputs
---   'one' and a group;
---   'line', a group, and how many jobs;
---   or 'all', the group behind which to begin or '', and how many.
--- Output
---   the rule of all groups, what code declares of them, the rule of plain jobs, now, and the first
---   jobs of the line;
---   of each group it, how many jobs of it are ready and run, its rule, which job blocks its line,
---   and since when its oldest ready job could start.
--- Errors
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
+-- Reads groups and their rules.
+-- ARGV[1]  which  'one', 'line' or 'all'
+-- ARGV[2]  group  a group; with 'all' the group to continue behind, or ''
+-- ARGV[3]  limit  with 'line' the most jobs, with 'all' the most groups
+-- Returns:
+--     the rule of all groups, the declarations of the code, the rule of plain jobs, the current
+--       time, and the first jobs of the line;
+--     then of each group its name, its ready jobs, its running jobs, its rule, the job that blocks
+--       its line or '', and since when its oldest ready job could start, or ''
+-- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/schema, script/clock
 
 -- What is asked of jobs here: whether there are suspects is asked of the jobs themselves.

@@ -1,15 +1,9 @@
--- Decides anew which groups may be served: the rule of all has changed.
---
--- Inputs
---   behind which place of `line` to begin, or '';
---   how many groups.
--- Output
---   the place behind which to go on, or nothing.
--- Errors
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
--- Events
---   a hint: jobs are ready or due
+-- Decides again which groups may be served, after the rule of all groups has changed.
+-- ARGV[1]  from   the place of `line` to begin behind, or ''
+-- ARGV[2]  limit  the most groups
+-- Returns: the place to continue behind, or nothing
+-- Errors: FEATURE, SCHEMA
+-- Events: hint
 --- include script/prelude, script/clock, script/bits, doors/groups
 
 local from = ARGV[1] == '' and '-' or '(' .. ARGV[1]

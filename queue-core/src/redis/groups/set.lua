@@ -1,17 +1,12 @@
--- Sets a rule, if it is the one that was read.
---
--- Inputs
---   its name;
---   the rule that was read, and the one that is to hold, '' for none;
---   the group that it is about, or ''.
--- Output
---   SET, STALE, or MANY. What is said of a pause stands behind it, and is kept while it pauses. Of
---   what code declares ('+') all that is stored is compared.
--- Errors
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
--- Events
---   a hint: jobs are ready or due
+-- Sets a rule if the stored rule is the one that the caller has read.
+-- ARGV[1]  name    the field of the rule: a group, or the name of a rule for all groups
+-- ARGV[2]  read    the rule that was read, '' for none
+-- ARGV[3]  wanted  the new rule, '' for none
+-- ARGV[4]  group   the group of the rule, or ''
+-- Returns: 'SET', 'STALE' or 'MANY'. The text of a pause follows its rule, and is kept while the
+--   group is paused. Of the declarations of the code ('+') everything stored is compared.
+-- Errors: FEATURE, SCHEMA
+-- Events: hint
 --- include script/prelude, script/clock, script/bits, doors/pauses
 
 local stored, wanted = call('HGET', K.rules, ARGV[1]) or '', ARGV[3]

@@ -1,10 +1,6 @@
--- How runs of a queue have failed.
---
--- Output
---   now;
---   fingerprints, and of each what is kept.
--- Errors
---   SCHEMA: another schema number
+-- Reads the failure patterns of a queue.
+-- Returns: the current time, and pairs of a fingerprint and its record
+-- Errors: SCHEMA
 --- include script/prelude, script/clock, script/schema
 
 return { now, call('HGETALL', K.failures) }

@@ -1,14 +1,13 @@
--- Adds what a worker has counted to the history of its queue, in the minute and in the hour that it
--- is now. It is no script that works on a full server.
---
--- Inputs
---   worker, number of the report, then of each task its name and its tally, packed, and of each
---   failure pattern a zero, its fingerprint, and what was counted, packed;
---   of an outbox a one, its name among the counters, and its record but for the time.
--- Output
---   1, or 0 for a replay.
--- Errors
---   SCHEMA: another schema number
+-- Adds the counts of a worker to the history of its queue, in the current minute and hour. It does
+-- not run on a full server.
+-- ARGV[1]    worker  the name of the worker
+-- ARGV[2]    number  the number of the report
+-- ARGV[3..]  counts  pairs of:
+--     the name of a task, and its tally, packed;
+--     a zero and the fingerprint of a failure pattern, and its tally, packed;
+--     a one and the name of an outbox among the counters, and its record without the time
+-- Returns: 1, or 0 for a replay
+-- Errors: SCHEMA
 --- include script/prelude, script/clock, script/schema
 
 local minute, hour = math.floor(now / 60000), math.floor(now / 3600000)

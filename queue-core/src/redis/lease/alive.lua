@@ -1,4 +1,5 @@
--- Answers: the lanes whose leases stand, so that their processes live.
+-- Lists the lanes whose leases have not expired: their processes are alive.
+-- Returns: the names of the lanes
 --- include script/prelude, script/clock
 
 return call('ZRANGEBYSCORE', K.leases, '(' .. ms(now), '+inf')

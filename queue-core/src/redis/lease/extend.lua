@@ -1,6 +1,12 @@
--- R6. ARGV: lane, last answered turn, lease; of one lane of a worker what that uses, but for the
--- time; '1' if the lane leaves, with '' before it if it says nothing. Answers what was cancelled
--- under the lane; with what the worker was asked, if there is anything.
+-- Renews the lease of a lane (R6).
+-- ARGV[1]  lane    the name of the lane
+-- ARGV[2]  seq     the last answered turn
+-- ARGV[3]  lease   the duration of the lease from now on, in ms
+-- ARGV[4]  usage   the resource usage of the worker without the time, sent for one of its lanes; or
+--                  ''
+-- ARGV[5]  leaves  '1' if the lane leaves; omitted otherwise
+-- Returns: the jobs of the lane that were cancelled. If the worker has a request, a list of both.
+-- Errors: FORGOTTEN, SCHEMA
 --- include script/prelude, script/clock, script/schema
 
 local entry = call('HGET', K.lanes, ARGV[1])

@@ -1,7 +1,9 @@
--- R7, second check. ARGV: pairs of a lane and the deadline that was seen. From here on every
--- request of it is `Forgotten`. Of a fenced lane it is kept until when its process may have lived,
--- and until when it has: its last renewal. That is not known of a lane whose lease was written by
--- another clock.
+-- Fences lanes whose leases have expired (R7, second check): each later request of such a lane is
+-- `Forgotten`. The record of a fenced lane has two times: until when its process may have been
+-- alive, and its last renewal. The second is not known of a lease that another clock has written.
+-- ARGV[1..]  lanes  pairs of a lane and the deadline that was seen
+-- Returns: for each lane 1 if it is fenced now, or 0
+-- Errors: SCHEMA
 --- include script/prelude, script/clock, script/schema, lease/duration, lease/deregister
 
 local answers, fenced = {}, {}

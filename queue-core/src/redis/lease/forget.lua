@@ -1,5 +1,7 @@
--- The end of a sweep: names of which a whole scan that began after their fencing found nothing
--- more. ARGV: names.
+-- Ends a sweep: forgets fenced lanes. A complete scan that began after their fencing found no job
+-- of theirs.
+-- ARGV[1..]  lanes  the names of the lanes
+-- Returns: how many were fenced
 --- include script/prelude
 
 redis.pcall('SREM', K.leaving, unpack(ARGV))

@@ -1,6 +1,11 @@
--- R7, first check. ARGV: limit, how many are skipped. Answers: names and deadlines of lanes whose
--- lease is over; how many are fenced; names, deadlines and durations of lanes whose deadline lies
--- further ahead than their lease is long.
+-- Finds lanes whose leases have expired (R7, first check).
+-- ARGV[1]  limit    the most lanes of a kind
+-- ARGV[2]  skipped  how many lanes to skip
+-- Returns:
+--     names and deadlines of the lanes whose leases have expired;
+--     how many lanes are fenced;
+--     names, deadlines and durations of the lanes whose deadline is further ahead than their lease
+--       is long
 --- include script/prelude, script/clock, lease/duration
 
 local expired = call('ZRANGEBYSCORE', K.leases, '-inf', ms(now), 'WITHSCORES', 'LIMIT', ARGV[2], ARGV[1])

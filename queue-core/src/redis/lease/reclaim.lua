@@ -1,7 +1,18 @@
--- R7, sweep. ARGV: most crashes, window, delay, how many tasks have a number of their own, their
--- names and numbers, then triples of an id, its receipt, and `+RAN` if it is charged a crash after
--- a run of at most so many milliseconds, '0' if it goes free, 'f' if it does because its process
--- lives, whose lane was forgotten. The jobs of a lane that has left go free.
+-- Reclaims the jobs of forgotten lanes (R7, sweep).
+-- ARGV[1]       crashes  the number of crashes that buries a job
+-- ARGV[2]       window   the time from the first crash after which crashes are counted from zero,
+--                        in ms
+-- ARGV[3]       delay    the delay of the retry, in ms, multiplied by the number of crashes
+-- ARGV[4]       n        how many tasks have their own number of crashes
+-- ARGV[5..]     tasks    n pairs of a task and its number of crashes
+-- ARGV[5+2n..]  jobs     triples of an id, its receipt, and one of:
+--     '+RAN': the job is charged a crash, after a run of at most RAN ms;
+--     '0': it is not charged;
+--     'f': it is not charged, because its process lives and only its lane was forgotten.
+--     A job of a lane that has left is never charged.
+-- Returns: how many jobs were not charged, how many are retried, and the ids of the buried jobs
+-- Errors: FEATURE, SCHEMA
+-- Events: hint, hint_tick, hint_ended, transitions
 --- include script/prelude, script/clock, script/bits, doors/settle, doors/end, doors/back
 
 local returned, charged, buried, forgotten, freed, retried, stopped = {}, {}, {}, 0, 0, 0, 0

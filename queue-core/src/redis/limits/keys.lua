@@ -1,14 +1,14 @@
--- Keys of limits.
---
--- Inputs
---   'of', the part of them that is made of the name, behind which key or '', how many;
---   or 'these' and keys.
--- Output
---   of each: it, what is stored of its limit, how many slots are held, by whom (the first), how
---   many jobs wait, one of these, and until when it lets nothing start.
--- Errors
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
+-- Reads keys of limits.
+-- ARGV[1]    which  'of' or 'these'
+-- ARGV[2]    name   'of': the bytes of the keys that are made of the name of the limit
+-- ARGV[3]    from   'of': the key to begin behind, or ''
+-- ARGV[4]    limit  'of': the most keys
+-- ARGV[2..]  keys   'these': the keys
+-- Returns:
+--     of each key: the key, what is stored of its limit, the slots that are held, the first jobs
+--       that hold them, the waiting jobs, the first of these or '', and until when the key lets no
+--       job start, or ''
+-- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/clock, script/schema
 
 -- What is asked here is asked of the jobs themselves.

@@ -1,14 +1,9 @@
--- Limits.
---
--- Inputs
---   the parts of their keys that are made of their names;
---   none: all.
--- Output
---   of each: what is stored, how many slots are held, and how many jobs wait: for a slot, and for
---   the rate.
--- Errors
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
+-- Reads limits.
+-- ARGV[1..]  names  the bytes of the keys that are made of the names of the limits; omitted: all
+--                   limits
+-- Returns: of each limit: what is stored, the slots that are held, and the jobs that wait for a
+--   slot and for the rate
+-- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/clock, script/schema
 
 -- What is asked here is asked of the jobs themselves.

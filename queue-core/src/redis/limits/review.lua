@@ -1,16 +1,10 @@
--- A limit was changed: the keys under which chains are shut may have room.
---
--- Inputs
---   the part of them that is made of its name;
---   behind which key to begin, or '';
---   how many keys.
--- Output
---   the key behind which to go on, or nothing.
--- Errors
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
--- Events
---   a hint: jobs are ready or due
+-- Opens the keys that may have room after a limit was changed.
+-- ARGV[1]  name   the bytes of the keys that are made of the name of the limit
+-- ARGV[2]  from   the key to begin behind, or ''
+-- ARGV[3]  limit  the most keys
+-- Returns: the key to continue behind, or nothing
+-- Errors: FEATURE, SCHEMA
+-- Events: hint
 --- include script/prelude, script/clock, script/bits, doors/groups
 
 local from = ARGV[2] == '' and '[' .. ARGV[1] or '(' .. ARGV[2] .. '\255'

@@ -1,13 +1,9 @@
--- Changes a limit, if it is stored as it was read.
---
--- Inputs
---   the part of its keys that is made of its name;
---   what was read, what is to be stored, '' for nothing.
--- Output
---   SET, STALE, or MANY.
--- Errors
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
+-- Changes a limit if what is stored is what the caller has read.
+-- ARGV[1]  name    the bytes of the keys that are made of the name of the limit
+-- ARGV[2]  read    what was read, '' for nothing
+-- ARGV[3]  wanted  what is to be stored, '' for nothing
+-- Returns: 'SET', 'STALE' or 'MANY'
+-- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/clock, script/bits
 
 local stored = call('HGET', K.limits, ARGV[1]) or ''

@@ -1,15 +1,14 @@
--- Starts an operation, hands it to a runner, or stops it. See `broker/operation/mod.rs`.
---
--- Inputs
---   id;
---   'start', kind, total, runner or '-', and what is said of it;
---   'take', runner, '1' if it need not wait for the lease of the one before;
---   or 'stop'.
--- Output
---   'NOBODY', or 'DONE', 'OTHER' or 'UNDERWAY' with an id and the operation as it is stored.
--- Errors
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
+-- Starts an operation, gives it to a runner, or stops it. See `broker/operation/mod.rs`.
+-- ARGV[1]  id       the id of the operation
+-- ARGV[2]  deed     'start', 'take' or 'stop'
+-- ARGV[3]  kind     'start': the kind of the operation
+-- ARGV[3]  runner   'take': the runner
+-- ARGV[4]  total    'start': the number of jobs
+-- ARGV[4]  at_once  'take': '1' if it does not wait for the lease of the runner before
+-- ARGV[5]  runner   'start': the runner or '-'
+-- ARGV[6]  said     'start': the description of the operation
+-- Returns: 'NOBODY'; or 'DONE', 'OTHER' or 'UNDERWAY' with an id and the stored operation
+-- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/clock, script/bits, operation/stored
 
 local id, deed = ARGV[1], ARGV[2]

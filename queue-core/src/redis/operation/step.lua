@@ -1,17 +1,21 @@
--- One step of an operation: what it does to jobs, and how far the operation is then. See
+-- Runs one step of an operation: changes jobs, and stores the progress of the operation. See
 -- `broker/operation/mod.rs`.
---
--- Inputs
---   id, runner, step, position or '-', how many were examined and skipped, in which state it has
---   ended or '', why it has failed, what is done to jobs (`pop`, or the verb of a change), why or
---   '', the states in which jobs are changed, and ids;
---   of a requeue triples, see `people/requeueing.lua`.
--- Output
---   'NOBODY', or 'DONE' or 'OTHER' with the id, the operation as it is stored, and 1 if there may
---   be more to pop.
--- Errors
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
+-- ARGV[1]     id        the id of the operation
+-- ARGV[2]     runner    the runner
+-- ARGV[3]     step      the number of the step before
+-- ARGV[4]     position  the position behind the step, or '-'
+-- ARGV[5]     examined  how many jobs were examined
+-- ARGV[6]     skipped   how many of them were skipped
+-- ARGV[7]     ends      the state in which the operation has ended, or ''
+-- ARGV[8]     problem   why it has failed
+-- ARGV[9]     verb      'pop', or the verb of a change
+-- ARGV[10]    why       the reason of a cancellation, or ''
+-- ARGV[11]    states    the states in which jobs are changed, separated by commas
+-- ARGV[12..]  jobs      ids; of a requeue triples, see `people/requeueing.lua`
+-- Returns: 'NOBODY'; or 'DONE' or 'OTHER' with the id, the stored operation, and 1 if there may be
+--   more jobs to pop
+-- Errors: FEATURE, SCHEMA
+-- Events: hint, hint_tick, hint_ended, hint_watch, transitions
 --- include script/prelude, script/clock, script/bits, operation/stored, operation/pop, people/shown, people/cancelling, people/promoting, people/requeueing, people/remove
 return (function()
 

@@ -1,15 +1,8 @@
--- Changes how often jobs rise that wait.
---
--- Inputs
---   what was read, and what is to be stored, '' for nothing.
--- Output
---   SET;
---   MORE, if it is to be sent again;
---   or what is stored instead.
--- Errors
---   BEHIND: a lane does not know a feature bit
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
+-- Changes how often waiting jobs rise.
+-- ARGV[1]  read    what was read, '' for nothing
+-- ARGV[2]  wanted  what is to be stored, '' for nothing
+-- Returns: 'SET'; 'MORE' if the call has to be repeated; or a list of what is stored instead
+-- Errors: BEHIND, FEATURE, SCHEMA
 --- include script/prelude, script/clock, script/bits, script/guard, script/tools
 
 local stored = call('HGET', K.meta, 'aging') or ''

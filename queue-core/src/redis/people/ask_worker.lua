@@ -1,12 +1,10 @@
--- Asks something of a worker that has said in this queue what it uses.
---
--- Inputs
---   worker, number of the request, the request.
--- Output
---   1, 0 if there is another request with this number or a larger one, -1 if the worker has said
---   nothing here.
--- Errors
---   SCHEMA: another schema number
+-- Sends a request to a worker that has reported its resource usage in this queue.
+-- ARGV[1]  worker   the name of the worker
+-- ARGV[2]  number   the number of the request
+-- ARGV[3]  request  the request
+-- Returns: 1; 0 if there is another request with this number or a larger one; -1 if the worker has
+--   reported nothing in this queue
+-- Errors: SCHEMA
 --- include script/prelude, script/clock, script/schema
 
 if call('HEXISTS', K.loads, ARGV[1]) == 0 then

@@ -1,20 +1,23 @@
--- Edits a job that waits, if it is as it was seen.
---
--- Inputs
---   id, the feature bits that it needs then;
---   as it was seen: envelope, priority, group or '', time or '';
---   as it is to be: envelope, priority, group or '', chain, cost, key or '' for the one that it
---   has, time or '' for the one that it has, digest of a given id, whether its parameters change
---   ('1').
--- Output
---   { 'yes' }, { 'wanted' }, { 'missing' }, { 'closed', state }, { 'differs' }, { 'held', the job
---   that holds the key }, { 'full' }.
--- Errors
---   BEHIND: a lane does not know a feature bit
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
--- Events
---   a hint: jobs are ready or due
+-- Edits a waiting job if it has not changed since the caller read it.
+-- ARGV[1]   id             the id of the job
+-- ARGV[2]   needs          the feature bits that the edited job needs
+-- ARGV[3]   seen_body      the envelope that was read
+-- ARGV[4]   seen_priority  the priority that was read
+-- ARGV[5]   seen_group     the group that was read, or ''
+-- ARGV[6]   seen_at        the time that was read, or ''
+-- ARGV[7]   body           the new envelope
+-- ARGV[8]   priority       the new priority
+-- ARGV[9]   group          the new group, or ''
+-- ARGV[10]  chain          the new chain
+-- ARGV[11]  cost           the new cost
+-- ARGV[12]  key            the new key, '' to keep the key
+-- ARGV[13]  at             the new time, '' to keep the time
+-- ARGV[14]  digest         the digest of a given id
+-- ARGV[15]  is_new         '1' if the parameters change
+-- Returns: { 'yes' }, { 'wanted' }, { 'missing' }, { 'closed', state }, { 'differs' }, { 'held',
+--   the job that holds the key } or { 'full' }
+-- Errors: BEHIND, FEATURE, SCHEMA
+-- Events: hint, transitions
 --- include script/prelude, script/clock, script/bits, script/guard, doors/end, doors/edit, doors/tags, people/shown, people/note_due_and_hint
 return (function()
 

@@ -1,15 +1,11 @@
--- Marks a queue as one that a watcher follows.
---
--- Inputs
---   for how long, in ms.
--- Output
---   the number of the last transition, whether a mark stood, and the life of this server with the
---   number of times that a mark began to stand: in between nothing was told. Or nothing: the queue
---   does not exist.
--- Errors
---   BEHIND: a lane does not know a feature bit
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
+-- Marks a queue as followed by a watcher.
+-- ARGV[1]  duration  how long the mark is valid, in ms
+-- Returns: nothing if the queue does not exist; or:
+--     the number of the last transition;
+--     1 if the queue was marked already, or 0;
+--     the life of this server with the number of times that a mark was set: between two marks no
+--       transition was recorded
+-- Errors: BEHIND, FEATURE, SCHEMA
 --- include script/prelude, script/clock, script/bits, script/guard, script/life
 
 if not head[1] then

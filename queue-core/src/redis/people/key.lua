@@ -1,13 +1,8 @@
--- Who holds a key.
---
--- Inputs
---   the key.
--- Output
---   the id, until when or '', and who is held for it or '';
---   or nothing.
--- Errors
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
+-- Reads which job holds a key.
+-- ARGV[1]  key  the key
+-- Returns: the id, until when it holds the key or '', and the job that is held for the key or '';
+--   or nothing
+-- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/clock, script/bits, doors/keys
 
 local id, upto = holder_of(ARGV[1])

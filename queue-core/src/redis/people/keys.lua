@@ -1,13 +1,9 @@
--- A page of the held keys.
---
--- Inputs
---   the cursor, about how many keys to examine.
--- Output
---   the next cursor, and of each held key: the key, the id, until when or '', who is held for it or
---   ''.
--- Errors
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
+-- Reads a page of the held keys.
+-- ARGV[1]  cursor  the cursor
+-- ARGV[2]  count   about how many keys to examine
+-- Returns: the next cursor, and of each held key: the key, the id, until when it holds the key or
+--   '', and the job that is held for the key or ''
+-- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/clock, script/bits, doors/keys
 
 local found = call('HSCAN', K.unique, ARGV[1], 'COUNT', ARGV[2])

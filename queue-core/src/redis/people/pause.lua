@@ -1,19 +1,12 @@
--- Pauses the queue, a group or a task, or lets it go on.
---
--- Inputs
---   'q', 'g' and a group, or 't' and a task;
---   '1' or '0';
---   until when: '', a time in ms, or '+' and so many ms from now;
---   who pauses and why, as it is stored.
--- Output
---   SET, PAST if the end has passed, MANY if there are as many rules of groups, or paused tasks, as
---   there may be.
--- Errors
---   BEHIND: a lane does not know a feature bit
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
--- Events
---   a hint: jobs are ready or due
+-- Pauses or resumes the queue, a group or a task.
+-- ARGV[1]  of      'q', 'g' and a group, or 't' and a task
+-- ARGV[2]  pauses  '1' to pause or '0' to resume
+-- ARGV[3]  until   '' for no end, a time in ms, or '+' and a number of ms from now
+-- ARGV[4]  said    who pauses and why, as it is stored
+-- Returns: 'SET'; 'PAST' if the end has passed; 'MANY' if the limit of group rules or of paused
+--   tasks is reached
+-- Errors: BEHIND, FEATURE, SCHEMA
+-- Events: hint
 --- include script/prelude, script/clock, script/bits, script/guard, doors/pauses
 
 local of, upto = ARGV[1], nil

@@ -1,10 +1,7 @@
--- What is paused but for groups.
---
--- Output
---   now, and of each 'q', or 't' and a task, what is said of it, and how many jobs of the task are
---   parked.
--- Errors
---   SCHEMA: another schema number
+-- Reads the pauses of the queue and of its tasks.
+-- Returns: the current time, and of each pause: 'q', or 't' and the task; its text; and the parked
+--   jobs of the task
+-- Errors: SCHEMA
 --- include script/prelude, script/schema, script/clock
 
 local answer, is_paused = { now }, call('HGET', K.meta, 'paused') == '1'

@@ -1,12 +1,8 @@
--- Takes a key from whoever holds it.
---
--- Inputs
---   the key.
--- Output
---   as `people/key` does, of before.
--- Errors
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
+-- Releases a key, whichever job holds it.
+-- ARGV[1]  key  the key
+-- Returns: that of `people/key.lua`, as it was before
+-- Errors: FEATURE, SCHEMA
+-- Events: hint, transitions
 --- include script/prelude, script/clock, script/bits, doors/keys
 
 local id, upto = holder_of(ARGV[1])

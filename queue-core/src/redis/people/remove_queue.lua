@@ -1,12 +1,8 @@
--- Removes all keys of a queue that nothing uses.
---
--- Inputs
---   for how long given ids are remembered, unless a worker has said it.
--- Output
---   what uses it;
---   nothing if they are removed.
--- Errors
---   SCHEMA: another schema number
+-- Removes all keys of an unused queue.
+-- KEYS: all keys of the queue
+-- ARGV[1]  remembered  how long given ids are remembered, in ms, unless a worker has reported it
+-- Returns: what uses the queue; nothing if its keys were removed
+-- Errors: SCHEMA
 --- include script/prelude, script/clock, script/schema
 
 local remembered = string.match(call('HGET', K.meta, 'ages') or '', '^%d+:(%d+)') or ARGV[1]

@@ -1,10 +1,17 @@
--- Some jobs of one place. ARGV: which key, how many, and which order: 'behind', and the score and
--- the member behind which they are, or neither: members of a sorted set in its order, also where
--- the one behind which they are is gone meanwhile.
---     Answers: member, score, member, score.
---   'met', a cursor, the life of the server that has given it, and the states that are wanted: in
---   the order of this server, in which no job that stays is passed over, wherever it goes
---     within the place. Answers: the cursor behind them ('0': that was all), the life of this server, how many were examined, and pairs of an id and what `shown` gives.
+-- Reads some jobs of one place.
+-- ARGV[1]    place   the key to read
+-- ARGV[2]    limit   the most jobs to examine
+-- ARGV[3]    order   'behind' or 'met'
+-- ARGV[4]    score   'behind': the score to continue behind; omitted: from the beginning
+-- ARGV[5]    member  'behind': the member to continue behind, which need not exist any more
+-- ARGV[4]    cursor  'met': the cursor
+-- ARGV[5]    life    'met': the life of the server that has returned the cursor
+-- ARGV[6..]  states  'met': the wanted states
+-- Returns:
+--     'behind': members of a sorted set, in its order: member, score, member, score, and so on
+--     'met': jobs in the order of this server. A job that stays in the place is returned, even if
+--       it moves within the place. The next cursor ('0' at the end), the life of this server, how
+--       many were examined, then pairs of an id and the answer of `shown`.
 --- include script/prelude, script/life, people/shown
 
 local HASHES = { jobs = K.jobs, active = K.active, held = K.held, records = K.records }

@@ -1,10 +1,6 @@
--- Everything about jobs.
---
--- Inputs
---   ids.
--- Output
---   per id what `shown` gives, for those that come first: a script holds no more than a mebibyte of
---   them, and one job.
+-- Reads all that is stored of jobs.
+-- ARGV[1..]  ids  the ids of the jobs
+-- Returns: for each id the answer of `shown`. The answer ends after one mebibyte and one job.
 --- include script/prelude, people/shown
 
 local answers, size = {}, 0

@@ -1,19 +1,19 @@
--- Where jobs stand.
---
--- Inputs
---   ids.
--- Output
---   now, whether the queue is paused;
---   then of each job false, or what `shown` gives and: of a held job who holds its key;
---   of an active one how long the lease of its lane still stands, also if it is fenced, false if
---   its lane is not known;
---   of a ready one how many jobs of its line go first, how many other groups are eligible, which
---   keys of limits hold it back (key, rule, until when, how many slots are held, some of who holds
---   them), and of its group the name, whether it or the rule of all groups pauses, its cap, how
---   many of it run, some of these, and which job blocks its line.
--- Errors
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
+-- Reads the position of jobs in the queue.
+-- ARGV[1..]  ids  the ids of the jobs
+-- Returns: the current time, 1 if the queue is paused or 0, and of each job:
+--     job state             the answer of `shown`, or false if there is no such job
+--     key holder            of a held job: the job that holds its key
+--     lease left            of an active job: the remaining lease of its lane in ms, even if the
+--                           lane is fenced; false if the lane is not known
+--     Of a ready job the following rows; without a group and limits, only the first two:
+--     jobs ahead            the jobs of its line that start first
+--     groups in turn        the other groups that are eligible
+--     blocking limit keys   of each: key, rule, until when or '', held slots, some jobs that hold
+--                           them
+--     group                 name, pause rule or '', cap or '', running jobs, a sample of these at
+--                           the cap
+--     line holder           the job that blocks the line of the group, or ''
+-- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/clock, script/bits, doors/keys, people/shown
 
 -- How many places of a list lie before an id. Of a long list its ends alone are looked through.

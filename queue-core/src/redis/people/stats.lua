@@ -1,12 +1,13 @@
--- Depths and counters.
---
--- Output
---   ready, scheduled, retry, active, parked, dead, held, lanes, workers, paused, counters, how
---   often jobs rise that wait in ms or 0, now, and since when the oldest ready job could start, or
---   nothing.
--- Errors
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
+-- Reads the depths and counters of a queue.
+-- Returns:
+--     the jobs that are ready, scheduled, retry, active, parked, dead and held;
+--     the lanes and the workers;
+--     1 if the queue is paused, or 0;
+--     the counters;
+--     how often waiting jobs rise, in ms, or 0;
+--     the current time;
+--     since when the oldest ready job could start, or nothing
+-- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/clock
 
 -- What is asked of jobs here: whether there are suspects is asked of the jobs themselves.

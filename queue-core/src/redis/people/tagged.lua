@@ -1,10 +1,11 @@
--- Ids of jobs that have a tag, in the order of their bytes.
---
--- Inputs
---   the tag's name and its value, how many, the id behind which they are, or '', and, where this id
---   means nothing to another server, the life of the one that has given it.
--- Output
---   how many jobs have the tag, the life of this server if one was given, and the ids.
+-- Reads the ids of the jobs with a tag, in the order of their bytes.
+-- ARGV[1]  name   the name of the tag
+-- ARGV[2]  value  the value of the tag
+-- ARGV[3]  limit  the most ids
+-- ARGV[4]  after  the id to continue behind, or ''
+-- ARGV[5]  life   the life of the server that has returned this id; omitted where any server knows
+--                 it
+-- Returns: how many jobs have the tag, the life of this server if one was given, and the ids
 --- include script/prelude, script/life, doors/tags
 
 local digest = digest_of_tag(ARGV[1], ARGV[2])

@@ -1,9 +1,7 @@
--- Transitions behind that of a number.
---
--- Inputs
---   the number, how many pieces.
--- Output
---   the number of the last, the life of the mark, and pieces as they are stored.
+-- Reads the transitions behind a number.
+-- ARGV[1]  number  the number
+-- ARGV[2]  limit   the most pieces
+-- Returns: the number of the last transition, the life of the mark, and the stored pieces
 --- include script/prelude, script/life
 
 return {

@@ -1,14 +1,8 @@
--- Everything about a job, and the mark that somebody waits for its end, if it has not ended.
---
--- Inputs
---   id.
--- Output
---   what `shown` gives.
--- Errors
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
--- Events
---   a hint: a program waits for a job, or a running job was cancelled
+-- Reads all that is stored of a job, and marks a job that has not ended as watched.
+-- ARGV[1]  id  the id of the job
+-- Returns: the answer of `shown`
+-- Errors: FEATURE, SCHEMA
+-- Events: hint_watch
 --- include script/prelude, script/clock, script/bits, script/guard, script/tools, people/shown, script/hint
 
 local id = ARGV[1]

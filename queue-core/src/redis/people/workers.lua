@@ -1,10 +1,6 @@
--- The leases of lanes, for the list of workers.
---
--- Inputs
---   lanes.
--- Output
---   now;
---   of each lane its deadline and its duration, or two false where it has none.
+-- Reads the leases of lanes, for the list of workers.
+-- ARGV[1..]  lanes  the names of the lanes
+-- Returns: the current time, and of each lane its deadline and its duration, or false twice
 --- include script/prelude, script/clock
 
 local answer = { now }

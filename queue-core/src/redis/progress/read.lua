@@ -1,9 +1,6 @@
--- What the handlers of a job have told.
---
--- Inputs
---   id.
--- Output
---   false if there is no such job, or its progress and its log, each '' if there is none.
+-- Reads the progress and the log of a job.
+-- ARGV[1]  id  the id of the job
+-- Returns: false if there is no such job; or its progress and its log, each '' if there is none
 --- include script/prelude
 
 local id = ARGV[1]

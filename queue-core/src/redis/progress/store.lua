@@ -1,18 +1,13 @@
--- Stores what handlers tell of their jobs while these run. It is no script that works on a full
--- server.
---
--- Inputs
---   lane, then of each job id, claim, attempt, number of its progress or '', age and packed form of
---   it, number of the first line, how many lines, and of each line age, level and text.
--- Output
---   for each job: 1 stored, 0 its receipt does not stand.
--- Errors
---   BEHIND: a lane does not know a feature bit
---   FEATURE: a feature bit that this library does not know
---   FORGOTTEN: the lane or producer is not known
---   SCHEMA: another schema number
--- Events
---   a hint: a watched job has reported progress
+-- Stores the progress and the log lines that handlers report of their running jobs. It does not run
+-- on a full server.
+-- ARGV[1]    lane  the name of the lane
+-- ARGV[2..]  jobs  of each job:
+--     id, claim, attempt;
+--     number of its progress or '', age and packed form of it;
+--     number of the first line, how many lines, and of each line age, level and text
+-- Returns: for each job 1 if it was stored, 0 if its receipt is not valid
+-- Errors: BEHIND, FEATURE, FORGOTTEN, SCHEMA
+-- Events: hint_progress
 --- include script/prelude, script/clock, script/bits, script/guard, script/hint
 
 local lane = ARGV[1]

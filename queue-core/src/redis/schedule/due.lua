@@ -1,13 +1,10 @@
--- Hands out the schedules that are due: they are due again a little later, unless they are set
--- before. Grows nothing.
---
--- Inputs
---   limit, for how long, in ms.
--- Output
---   now, when the next one is due or '', both in microseconds;
---   names, definitions, states.
--- Errors
---   SCHEMA: another schema number
+-- Returns the due schedules, and postpones each in case it is not set meanwhile. It uses no
+-- additional memory.
+-- ARGV[1]  limit     the most schedules
+-- ARGV[2]  postpone  how long they are postponed, in ms
+-- Returns: the current time and when the next schedule is due or '', both in microseconds; then
+--   names, definitions and states
+-- Errors: SCHEMA
 --- include script/prelude, script/clock, script/schema, script/tools
 
 local names, definitions, states, later, gone, bytes = {}, {}, {}, {}, {}, 0

@@ -1,15 +1,12 @@
--- Schedules of a queue.
---
--- Inputs
---   'one' and a name;
---   'declared';
---   or 'all', an offset and a limit;
---   or 'after', the same and the time after which they are due.
--- Output
---   now, names, definitions, states;
---   one name more than the limit, if there is one.
--- Errors
---   SCHEMA: another schema number
+-- Reads schedules of a queue.
+-- ARGV[1]  which   'one', 'declared', 'all' or 'after'
+-- ARGV[2]  name    'one': the name
+-- ARGV[2]  offset  'all' and 'after': the offset
+-- ARGV[3]  limit   'all' and 'after': the limit
+-- ARGV[4]  time    'after': the time after which they are due
+-- Returns: the current time, names, definitions and states. One name more than the limit if there
+--   is one.
+-- Errors: SCHEMA
 --- include script/prelude, script/clock, script/schema
 
 local names = { ARGV[2] }

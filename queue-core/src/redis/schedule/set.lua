@@ -1,27 +1,20 @@
--- Changes a schedule, and stores the jobs of its ticks, if its state is the one that was read.
---
--- Inputs
---   name;
---   the broker's time when it was asked for;
---   the state that was read, or '' if there is no such schedule;
---   's' to set it or 'r' to remove it;
---   definition, or '' if it stays;
---   state;
---   when it is due, or '';
---   '1' if code declares it;
---   the id of a job to be cancelled, or '';
---   the feature bits that the jobs need;
---   then of each job its id, envelope, priority, number of the run, '1' if its id is remembered,
---   its group or '', its chain or '', and its cost.
--- Output
---   STALE, MOVED, or a digit per job: whether it was stored.
--- Errors
---   BEHIND: a lane does not know a feature bit
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
--- Events
---   a hint: a schedule is due
---   a hint: jobs are ready or due
+-- Changes a schedule, and stores the jobs of its ticks, if its state is the one that the caller has
+-- read.
+-- ARGV[1]     name        the name of the schedule
+-- ARGV[2]     asked       the time of the broker at the request
+-- ARGV[3]     read        the state that was read, or '' if there was no such schedule
+-- ARGV[4]     deed        's' to set it or 'r' to remove it
+-- ARGV[5]     definition  the definition, or '' to keep it
+-- ARGV[6]     state       the new state
+-- ARGV[7]     due         when it is due, or ''
+-- ARGV[8]     declared    '1' if code declares it
+-- ARGV[9]     cancels     the id of a job to cancel, or ''
+-- ARGV[10]    needs       the feature bits that the jobs need
+-- ARGV[11..]  jobs        of each job id, envelope, priority, number of the run, '1' if its id is
+--                         remembered, group or '', chain or '', cost
+-- Returns: 'STALE', 'MOVED', or a digit per job: 1 if it was stored, or 0
+-- Errors: BEHIND, FEATURE, SCHEMA
+-- Events: hint, hint_tick, hint_ended, transitions
 --- include script/prelude, script/clock, script/bits, script/guard, doors/settle, doors/end, doors/back, doors/tags, script/first_due
 
 local name = ARGV[1]

@@ -4,7 +4,8 @@
 local call = redis.call
 local unpack, byte = unpack, string.byte
 
--- Many elements are given to a command in pieces of this size: Lua cannot unpack more than about 8000.
+-- Many elements are given to a command in pieces of this size: Lua cannot unpack more than about
+-- 8000.
 local PIECE = 1000
 
 -- A small hash is a list to Redis, searched from its head for each of hundreds of jobs. A value

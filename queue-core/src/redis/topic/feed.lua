@@ -1,16 +1,11 @@
--- Reads on in the log of a topic for one of its subscriptions, and makes a job of each entry, where
--- fewer jobs could start than are wanted. Where many are wanted it reads for the turns to come as
--- well: many calls for few entries each cost more.
---
--- Inputs
---   name of the subscription, how many jobs are wanted.
--- Output
---   1 if there is more to read for it.
--- Errors
---   FEATURE: a feature bit that this library does not know
---   SCHEMA: another schema number
--- Events
---   a hint: jobs are ready or due
+-- Reads on in the log of a topic for one of its subscriptions, and stores a job for each entry
+-- while the ready jobs are fewer than wanted. If many jobs are wanted it also reads for later
+-- turns: many calls for few entries cost more.
+-- ARGV[1]  name    the name of the subscription
+-- ARGV[2]  wanted  how many jobs are wanted
+-- Returns: 1 if there is more to read, or 0
+-- Errors: FEATURE, SCHEMA
+-- Events: hint, hint_tick, hint_ended, transitions
 --- include script/prelude, script/clock, script/bits
 
 local name, wanted = ARGV[1], tonumber(ARGV[2])

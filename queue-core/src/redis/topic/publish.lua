@@ -1,15 +1,11 @@
--- R12 for events: appends them to the log of a topic, and tells its subscriptions.
---
--- Inputs
---   producer, seq, then of each event its type, group or '', payload, headers as a MessagePack map
---   or '', id, of a given id its digest or '', and its tags as a MessagePack map or ''.
--- Output
---   nothing;
---   all are in the log.
--- Errors
---   FORGOTTEN: the lane or producer is not known
---   OLD: a number below the last one
---   SCHEMA: another schema number
+-- Appends events to the log of a topic, and notifies its subscriptions (R12 for events).
+-- ARGV[1]    producer  the name of the producer
+-- ARGV[2]    seq       the number of the publication
+-- ARGV[3..]  events    of each event type, group or '', payload, headers as a MessagePack map or
+--                      '', id, digest of a given id or '', tags as a MessagePack map or ''
+-- Returns: nothing: all events are in the log
+-- Errors: FORGOTTEN, OLD, SCHEMA
+-- Events: hint, in the queue of each subscription
 --- include script/prelude, script/schema, script/clock, enqueue/sequence
 
 for at = 3, #ARGV, 7 do

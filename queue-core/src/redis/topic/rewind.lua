@@ -1,13 +1,25 @@
--- Steps of a rewind of a subscription, see `broker/rewind.rs`. A position is the id of the entry
--- before it. ARGV: name, step, then of a step look: position; of the first of all entries 'start',
--- behind the last one 'now'. Changes nothing. begin: the same, a token, the begin as it is stored,
--- and the token that 'look' has found. count: position, and up to where. Changes nothing. cancel:
--- token, why or '', and ids of jobs: those that still wait are cancelled. forget: position, token.
--- end: token, and how many entries were forgotten. Answers: '' there is no such subscription,
--- 'OTHER' another rewind has taken over; of look and begin the cursor that there will be, that
--- which there was, the first of all entries or '' with how many before it are gone, and the token
--- of the rewind before or ''; of count and forget how many entries there were, the position behind
--- them, and 1 if there are more; of cancel how many jobs; of end nothing.
+-- Runs a step of the rewind of a subscription, see `broker/rewind.rs`. A position is the id of the
+-- entry before it.
+-- ARGV[1]    name       the name of the subscription
+-- ARGV[2]    step       one of:
+--     look    the position, 'start' for the first of all entries or 'now' for the last; changes
+--             nothing
+--     begin   that of `look`, then a token, the stored begin, and the token that `look` has
+--             returned
+--     count   two positions: from and to; changes nothing
+--     cancel  a token, the reason or '', and ids of jobs: those that still wait are cancelled
+--     forget  a position, and a token
+--     end     a token, and how many entries were forgotten
+-- ARGV[3..]  arguments  those of the step
+-- Returns: '' if there is no such subscription; 'OTHER' if another rewind has taken over; or of the
+--   step:
+--     look, begin    the new cursor, the old cursor, the first of all entries or '', how many
+--                    entries before it are gone, the token of the rewind before or ''
+--     count, forget  how many entries there were, the position behind them, 1 if there are more
+--     cancel         how many jobs were cancelled
+--     end            nothing
+-- Errors: FEATURE, SCHEMA
+-- Events: hint, hint_tick, hint_ended, transitions
 --- include script/prelude, script/clock, script/bits, people/remove, people/cancelling, topic/subscription, topic/entry
 
 local name, step, target = ARGV[1], ARGV[2], ARGV[3]

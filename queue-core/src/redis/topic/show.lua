@@ -1,12 +1,12 @@
--- A topic.
---
--- Output
---   now, how many entries the log has, how many were ever added, about how many bytes it has, the
---   last id that was given or '', the id of the first or '', age, count, lag and bytes of its
---   retention or '', then of each subscription its name, what is stored of it, how many entries it
---   has not read or '', how many are lost, and the id of the next or ''.
--- Errors
---   SCHEMA: another schema number
+-- Reads a topic.
+-- Returns:
+--     the current time, the entries of the log, the entries that were ever added, about how many
+--       bytes the log has;
+--     the last id or '', the id of the first entry or '';
+--     age, count, lag and bytes of the retention, each or '';
+--     of each subscription its name, its stored record, its unread entries or '', its lost entries,
+--       the id of the next entry or ''
+-- Errors: SCHEMA
 --- include script/prelude, script/schema, script/clock, topic/subscription
 
 local length, added, last = length_of_log()

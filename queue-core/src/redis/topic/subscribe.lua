@@ -1,14 +1,11 @@
--- Makes a subscription, or notes which types of event its workers know.
---
--- Inputs
---   name;
---   its begin: 'now', 'start' or a time in ms;
---   types joined by commas, or '' to leave them;
---   what becomes of events of other types, or '' to leave that.
--- Output
---   1 it was made, 0 it was there.
--- Errors
---   SCHEMA: another schema number
+-- Creates a subscription, or records which types of event its workers know.
+-- ARGV[1]  name           the name of the subscription
+-- ARGV[2]  begin          'now', 'start' or a time in ms
+-- ARGV[3]  types          types separated by commas, or '' to keep them
+-- ARGV[4]  unknown_types  the handling of other types, or '' to keep it
+-- Returns: 1 if it was created, 0 if it existed
+-- Errors: SCHEMA
+-- Events: hint, in the queue of the subscription
 --- include script/prelude, script/schema, script/clock, topic/subscription
 
 local name, begin, types, unknown_types = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

@@ -1,11 +1,8 @@
--- One step of removing what the retention of a topic does not keep. An entry that a subscription
--- has not read stays, unless it is older than the limit of the lag.
---
--- Output
---   how many entries are gone, how often a subscription had not read one of them, and 1 if more may
---   go.
--- Errors
---   SCHEMA: another schema number
+-- Removes entries of a topic that its retention does not keep, one step. An entry that a
+-- subscription has not read stays until it is older than the limit of the lag.
+-- Returns: how many entries were removed, how often a subscription had not read one of them, and 1
+--   if there may be more
+-- Errors: SCHEMA
 --- include script/prelude, script/schema, script/clock, topic/subscription
 
 local settings = call('HMGET', K.topic, 'age', 'count', 'lag', 'bytes')

@@ -9,7 +9,8 @@ local from = 9 + ARGV[8] + (ARGV[8] == '0' and 0 or 1)
 local others_from, others = from + 1, tonumber(ARGV[from])
 from, position = others_from + 5 * others, others
 --- include turn/used
--- Of jobs that are not kept, those that somebody watches are kept for a while, with their results: there who waits reads them.
+-- Of the jobs that are not kept, watched jobs are kept for a while, with their results: the waiting
+-- program reads them from there.
 local function leave(own, places, results)
   local waits = has('w') and call('ZMSCORE', K.watched, unpack(own)) or {}
   local kept, at_places, sizes = {}, {}, {}

@@ -1,18 +1,17 @@
--- A turn of a lane whose queue has no rare features: at most the bits of `C.plain_turn`, for large
--- jobs and jobs that have failed. Its endings are acks that keep nothing. It does what `turn.lua`
--- does with the same, which serves all other turns.
---
--- Inputs
---   ARGV[1] lane     the lane's name
---   ARGV[2] seq      the number of the turn
---   ARGV[3] lease    how long the lease is from now on, in ms
---   ARGV[4] claim    how many jobs are wanted
---   groups of acks, to the end: claim; how many, and their ids
--- Output
---   that of `turn.lua`, up to the attempts.
---   Nothing, and nothing is written: `turn.lua` is to be used. The queue has another bit, or a job
---   is due; the lane is not known, or the turn is not its next; an ending is stale; or another
---   program has changed what is stored of a job that would be claimed.
+-- Runs one turn of a lane whose queue has no rare features: at most the bits `PLAIN_TURN` of
+-- `script/bits.rs`, for large jobs and jobs that have failed. Its endings are acks that keep
+-- nothing. `turn.lua` serves all other turns.
+-- ARGV[1]    lane   the name of the lane
+-- ARGV[2]    seq    the number of the turn
+-- ARGV[3]    lease  the duration of the lease from now on, in ms
+-- ARGV[4]    claim  how many jobs are wanted
+-- ARGV[5..]  acks   groups, to the end: claim, how many, and their ids
+-- Returns: that of `turn.lua`, up to the attempts; or nothing if `turn.lua` is needed, and then
+--   nothing is written. It is needed if:
+--     the queue has another bit, or a job is due;
+--     the lane is not known, or the turn is not its next;
+--     an ending is stale; or
+--     another program has changed what is stored of a job that would be claimed.
 --- include script/prelude, script/clock
 
 local head = call('HMGET', K.meta, 'schema', 'bits', 'due', 'claim')

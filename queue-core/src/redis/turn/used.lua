@@ -1,7 +1,11 @@
--- Of runs that have said so: what they have really used of the rates of their limits. It travels
--- before the acks, where a turn brings any: 'used', how many runs, and of each claim, id, how many
--- limits, and of each limit the first six bytes of its keys, or '', and how many starts Each of
--- them ends in this turn. Its receipt is asked before its ending takes it away.
+-- Corrects the rates of limits by what runs have really used of them. Where a turn has such
+-- reports, they come before the acks:
+--
+--   'used', how many runs, and of each run:
+--     claim, id, how many limits, and
+--     of each limit the first six bytes of its keys, or '', and how many starts
+--
+-- Each of these runs ends in this turn. Its receipt is read before its ending removes it.
 if ARGV[from] == 'used' then
   local at = from + 2
   for _ = 1, tonumber(ARGV[from + 1]) do
