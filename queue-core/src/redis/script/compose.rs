@@ -4,6 +4,30 @@
 //! inside a block of Lua defines its functions for that block. Functions that are not called are
 //! left out, because every call would create each of them again. At last `K.jobs` becomes the
 //! number of the key of that kind, and `C.schema` a constant.
+//!
+//! The file of a script begins with its header. The header is a block with these entries in this
+//! order, and leaves out those that do not apply:
+//!
+//! ```text
+//! -- One sentence: what the script does.
+//! -- KEYS: of a script that takes all keys of the queue
+//! -- ARGV[1]    name   meaning
+//! -- ARGV[2..]  names  meaning of all that follow
+//! -- Returns: the answer
+//! -- Errors: the codes of the error replies
+//! -- Events: what the script publishes or records
+//! ```
+//!
+//! A script that writes `K.jobs` takes that key: its header does not list it. The errors are:
+//!
+//! - `BEHIND`: a lane does not know a feature bit that the call needs.
+//! - `FEATURE`: the queue has a feature bit that this library does not know.
+//! - `FORGOTTEN`: the lane or the producer is not known.
+//! - `OLD`: the number of the call is below the last one, or has another digest.
+//! - `SCHEMA`: the queue has another schema number.
+//!
+//! The events are the functions of `script/hint.lua` that publish them, and `transitions`: the log
+//! of transitions of a queue that a watcher follows (`doors/transitions.lua`).
 
 use std::{collections::HashSet, fmt::Write};
 
@@ -99,7 +123,43 @@ fn exchanged(text: &str, prefix: &str, word: impl Fn(&str) -> Option<String>) ->
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::redis::script::list::{all, fragments};
+
+    /// Whether a line of a fragment is a comment.
+    fn is_comment(line: &str) -> bool {
+        line.starts_with("--") && !line.starts_with(INCLUDE)
+    }
+
+    #[test]
+    fn headers_of_scripts_are_blocks() {
+        const ENTRIES: [&str; 5] = ["-- KEYS: ", "-- ARGV[", "-- Returns:", "-- Errors: ", "-- Events: "];
+        for script in all() {
+            let header: Vec<&str> = fragment(script.name).lines().take_while(|line| is_comment(line)).collect();
+            for line in &header {
+                assert!(line.matches("ARGV[").count() < 2, "{}: an argument has a line of its own: {line}", script.name);
+            }
+            let entries: Vec<usize> = header.iter().filter_map(|line| ENTRIES.iter().position(|entry| line.starts_with(entry))).collect();
+            assert!(!entries.is_empty() && entries.is_sorted(), "{}: the entries of the header are not in order", script.name);
+
+            let listed: BTreeSet<&str> =
+                header.iter().filter_map(|line| line.strip_prefix("-- Errors: ")).flat_map(|codes| codes.split(", ")).collect();
+            let replies = script.body.split("error_reply('").skip(1);
+            let returned: BTreeSet<&str> = replies.filter_map(|reply| reply.split(|c: char| !c.is_ascii_uppercase()).next()).collect();
+            assert_eq!(listed, returned, "{}: the errors of the header are not those of the script", script.name);
+        }
+    }
+
+    #[test]
+    fn comments_have_at_most_100_columns() {
+        for (name, text) in fragments() {
+            for line in text.lines().filter(|line| is_comment(line.trim_start())) {
+                assert!(line.chars().count() <= 100, "{name}: a comment has more than 100 columns: {line}");
+            }
+        }
+    }
 
     #[test]
     fn what_is_not_called_is_left_out() {
