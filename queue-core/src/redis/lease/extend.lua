@@ -2,8 +2,8 @@
 -- ARGV[1]  lane    the name of the lane
 -- ARGV[2]  seq     the last answered turn
 -- ARGV[3]  lease   the duration of the lease from now on, in ms
--- ARGV[4]  usage   the resource usage of the worker without the time, sent for one of its lanes; or
---                  ''
+-- ARGV[4]  usage   the resource usage of the worker without the time, sent for one of its lanes;
+--                  omitted or '' if there is none
 -- ARGV[5]  leaves  '1' if the lane leaves; omitted otherwise
 -- Returns: the jobs of the lane that were cancelled. If the worker has a request, a list of both.
 -- Errors: FORGOTTEN, SCHEMA

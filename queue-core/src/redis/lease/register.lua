@@ -2,11 +2,11 @@
 -- ARGV[1]  process  the name of the process
 -- ARGV[2]  nonce    a number that distinguishes equal names
 -- ARGV[3]  kind     'w' for a worker or 'p' for a producer
--- ARGV[4]  lease    the duration of the lease, in ms
--- ARGV[5]  knows    the feature bits that the lane knows
--- ARGV[6]  record   the record of the worker without the time
--- ARGV[7]  release  the release of the worker, or ''
--- ARGV[8]  lost     'lost' if a lane of the process was forgotten while its lease was valid;
+-- ARGV[4]  lease    the duration of the lease of a lane, in ms
+-- ARGV[5]  knows    'w': the feature bits that the lane knows
+-- ARGV[6]  record   'w': the record of the worker without the time
+-- ARGV[7]  release  'w': the release of the worker, or ''
+-- ARGV[8]  lost     'w': 'lost' if a lane of the process was forgotten while its lease was valid;
 --                   omitted otherwise
 -- Returns: the registered name, the current time, and 1 if the queue has or had a worker, or 0
 -- Errors: FEATURE, SCHEMA
