@@ -1,5 +1,6 @@
 -- The groups that have jobs that are ready or run, or a rule, behind a name: of each table as many
--- as are wanted. ?1 queue, ?2 name, ?3 limit
+-- as are wanted.
+-- ?1 queue, ?2 name, ?3 limit
 SELECT name FROM (
     SELECT * FROM (SELECT name FROM queue_groups AS groups WHERE queue = ?1 AND name > ?2 AND EXISTS (
         SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state IN (11, 12) AND rank = groups.line
