@@ -23,8 +23,7 @@ use super::{
     paused_tasks::{self, TasksCommand},
     queues::{self, QueuesCommand},
     schedules::{self, SchedulesCommand},
-    status, stop,
-    tasks,
+    status, stop, tasks,
     topics::{self, TopicsCommand},
     watch, workers,
 };

@@ -30,6 +30,7 @@ fn a_noun_without_a_verb_lists() {
     };
     assert_eq!(given("queue limits"), "queue limits list");
     assert_eq!(given("queue --url sqlite://x.db groups --json"), "queue --url sqlite://x.db groups list --json");
+    assert_eq!(given("queue workers --queue mail"), "queue workers list --queue mail");
     assert_eq!(given("queue groups --url=sqlite://x.db"), "queue groups list --url=sqlite://x.db");
     for same in [
         "queue queues --url sqlite://x.db pause mail",
@@ -37,7 +38,6 @@ fn a_noun_without_a_verb_lists() {
         "queue limits show orders/stripe",
         "queue limits --help",
         "queue status",
-        "queue workers",
         "queue",
     ] {
         assert_eq!(given(same), same);

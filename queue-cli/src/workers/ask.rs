@@ -33,7 +33,7 @@ const NOTED: Duration = Duration::from_secs(5);
 const NAMED: usize = 20;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct AskArgs {
+pub(crate) struct AskArgs {
     /// Their ids, as `workers` prints them
     #[arg(value_name = "WORKER", required_unless_present_any = ["all", "release", "queue"], conflicts_with_all = ["all", "release", "queue"])]
     workers: Vec<ProcessId>,

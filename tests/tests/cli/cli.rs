@@ -596,10 +596,12 @@ fn a_search_goes_through_all_queues_and_goes_on_with_its_cursor() {
 #[test]
 fn mistakes_are_told_with_the_way_out_and_nothing_is_stored() {
     let place = Place::new();
+    for (task, says) in [("gret", "did you mean `greet`?"), ("something_else_entirely", "there are `close_order`, `greet`")] {
+        let ended = place.run(&["enqueue", task]);
+        assert!(ended.code == 3 && ended.stderr.contains(says), "{}", ended.stderr);
+    }
     for (arguments, says) in [
-        (&["enqueue", "gret"][..], "did you mean `greet`?"),
-        (&["enqueue", "something_else_entirely"], "there are `close_order`, `greet`"),
-        (&["enqueue", "greet", "--args", "{\"name\":"], "is not JSON"),
+        (&["enqueue", "greet", "--args", "{\"name\":"][..], "is not JSON"),
         (&["enqueue", "greet", "--args", "[1]"], "`name`, `times`"),
         (&["enqueue", "greet"], "parameter `name` is missing"),
         (&["enqueue", "greet", "--args", r#"{"name":"a","tims":1}"#], "parameter `tims` is unknown"),
