@@ -252,6 +252,48 @@ fn the_reference_has_every_error() {
     assert!(missing.is_empty(), "docs/errors.md lacks these errors: {missing:?}");
 }
 
+/// The variants of `Error` in a piece of source.
+fn errors_in(source: &str) -> Vec<&str> {
+    let names = source.split("Error::").skip(1);
+    names.map(|rest| &rest[..rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len())]).collect()
+}
+
+/// The columns *stored*, *retry* and *exit code* say what the code does.
+#[test]
+fn the_reference_says_of_each_error_whether_it_is_stored_and_how_a_command_exits() {
+    let (page, error, exit) = (read("docs/errors.md"), read("queue-core/src/error.rs"), read("queue-cli/src/exit.rs"));
+    let body = |source: &str, function: &str| {
+        let (_, body) = source.split_once(&format!("fn {function}(")).unwrap_or_else(|| panic!("there is no {function}"));
+        body.split("\n    }\n").next().expect("it ends").split("\n}\n").next().expect("it ends").to_owned()
+    };
+    let number = |name: &str| {
+        let (_, rest) = exit.split_once(&format!("    {name} = ")).unwrap_or_else(|| panic!("there is no exit {name}"));
+        rest.split(',').next().expect("a number").to_owned()
+    };
+    let (transient, ambiguous, exits) = (body(&error, "is_transient"), body(&error, "is_ambiguous"), body(&exit, "exit_of"));
+    let (transient, ambiguous) = (errors_in(&transient), errors_in(&ambiguous));
+    // Each piece ends with the errors of the arm whose exit the next one begins with.
+    let arms: Vec<&str> = exits.split("=> Exit::").collect();
+    let exit_of = |variant: &str| {
+        let arm = arms.iter().position(|arm| errors_in(arm).contains(&variant));
+        let name = arm.map_or("Unforeseen", |at| arms[at + 1].split(',').next().expect("an exit"));
+        number(name)
+    };
+    let mut checked = 0;
+    for row in page.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [names, _, stored, retry, _, code] = cells[..] else { panic!("{row}") };
+        for name in names.split(", ").map(|name| name.trim_matches('`')) {
+            assert_eq!(code, exit_of(name), "the exit code of {name}");
+            assert_eq!(["perhaps", "some"].contains(&stored), ambiguous.contains(&name), "whether {name} is perhaps stored: {stored}");
+            let repeats = retry.starts_with("yes") || retry == "only if the call is idempotent";
+            assert_eq!(repeats, transient.contains(&name), "whether {name} may be repeated: {retry}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 30, "{checked} errors were compared");
+}
+
 /// A reader learns each term. Both tables define each of theirs once, and mark no other word.
 #[test]
 fn the_glossary_has_at_most_45_terms_and_defines_each_once() {

@@ -28,7 +28,7 @@ const LOOKS: &[&[&str]] = &[
     &["queues", "list"],
     &["queues", "pause", "orders"],
     &["queues", "resume", "orders"],
-    &["tasks", "list"],
+    &["tasks", "paused"],
     &["tasks", "pause", "orders/greet"],
     &["tasks", "resume", "orders/greet"],
 ];
