@@ -14,9 +14,10 @@ pub(crate) const QUEUE: &str = "imports";
 
 /// Finds out where an address is.
 ///
-/// Tenants are served in rotation, whatever each has enqueued. No tenant makes more than twenty
-/// calls in a second, and all of them together run four at once. Who has a smaller plan than we
-/// know is told so by the service: that tenant waits then, and no attempt is burnt.
+/// Tenants are served in rotation, however many jobs each has enqueued. A tenant makes at most
+/// twenty calls per second, and at most four jobs of all tenants run at once. If the service
+/// answers that a tenant is over the limit of its plan, that tenant waits, and the job does not
+/// use up an attempt.
 #[task(
     queue = "imports",
     group = tenant,

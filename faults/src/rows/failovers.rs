@@ -10,7 +10,7 @@ use crate::{
 pub(super) const ROWS: &[Row] = &[
     Row {
         number: "M38",
-        name: "the replica takes over, as planned, and again",
+        name: "two planned failovers",
         grade: Grade::S,
         columns: SEVERAL,
         setup: steady,

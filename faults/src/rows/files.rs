@@ -99,7 +99,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         number: "M63",
-        name: "the disk is full, which is told; jobs are acknowledged; it is freed, and all goes on",
+        name: "the disk fills up: enqueues fail with an error, and jobs are acknowledged; then it is freed, and work continues",
         grade: Grade::S,
         columns: SQLITE,
         setup: || Setup { disk_mb: Some(60), mix: Mix { ms: 20, bytes: 4_000, ..Mix::default() }, pause_ms: 1, ..Setup::default() },

@@ -48,7 +48,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         number: "M94",
-        name: "callers wait for jobs while the replica takes over, as planned, and again; each is told soon of the end of its job",
+        name: "callers wait for jobs during two planned failovers; each soon learns that its job has ended",
         grade: Grade::S,
         columns: SENTINEL,
         setup: busy,

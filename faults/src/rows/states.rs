@@ -30,7 +30,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         number: "M33b",
-        name: "the same, and the server does not write the file anew: the auditor has to look",
+        name: "the same, and the server does not rewrite the file: the auditor has to find the damage",
         grade: Grade::A,
         columns: REDIS,
         setup: lossy,

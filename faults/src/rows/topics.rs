@@ -75,7 +75,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         number: "M84",
-        name: "another server takes over while subscriptions read a topic, as planned, and again",
+        name: "two planned failovers while subscriptions read a topic",
         grade: Grade::S,
         columns: SEVERAL,
         setup: || topic(Mix::events(20, GROUPS), ALL_OF_THREE),

@@ -12,7 +12,7 @@ use crate::{
 
 pub(super) const ROWS: &[Row] = &[Row {
     number: "M95",
-    name: "a watcher reads while the replica takes over, as planned, and another one after a crash, which lacks the last transitions: each gap is told, and no other one is there",
+    name: "a watcher reads during a planned failover, and during one after a crash that loses the last transitions: each gap is reported, and there is no other",
     grade: Grade::S,
     columns: SEVERAL,
     setup: busy,

@@ -355,7 +355,12 @@ async fn an_outbox_in_postgresql_is_reached_with_tls() {
         let sql = format!("COPY (SELECT unnest(string_to_array('{}', E'\n'))) TO PROGRAM 'umask 077; cat > {name}'", text.trim());
         admin.batch_execute(&sql).await.unwrap();
     };
-    let reload = "SELECT pg_reload_conf(), pg_sleep(0.2)";
+    let loaded = async || admin.query_one("SELECT pg_conf_load_time()::text", &[]).await.unwrap().get::<_, String>(0);
+    let reload = async || {
+        let before = loaded().await;
+        admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+        queue_tests::patience::until("the server to read its settings again", async || loaded().await != before).await;
+    };
     let names = || rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     let key = rcgen::KeyPair::generate().unwrap();
     let own = names().self_signed(&key).unwrap().pem();
@@ -363,7 +368,7 @@ async fn an_outbox_in_postgresql_is_reached_with_tls() {
     write("server.crt", &own).await;
     admin.batch_execute("ALTER SYSTEM SET ssl = on").await.unwrap();
     write("pg_hba.conf", "hostssl all all all trust").await;
-    admin.batch_execute(reload).await.unwrap();
+    reload().await;
     let file = |name: &str, pem: &str| {
         let path = place.folder.path().join(name);
         std::fs::write(&path, pem).unwrap();
@@ -396,7 +401,7 @@ async fn an_outbox_in_postgresql_is_reached_with_tls() {
     let authority = file("authority.pem", &ca.self_signed(&ca_key).unwrap().pem());
     let signed = names().signed_by(&key, &rcgen::Issuer::new(ca, ca_key)).unwrap().pem();
     write("server.crt", &signed).await;
-    admin.batch_execute(reload).await.unwrap();
+    reload().await;
     is_reached(&url, &format!("sslmode=verify-ca&sslrootcert={authority}"));
     is_reached(&by_name, &format!("sslmode=verify-full&sslrootcert={authority}"));
     is_refused(&url, &format!("sslmode=verify-full&sslrootcert={authority}"), "use `sslmode=verify-ca`");

@@ -85,7 +85,7 @@ async fn a_commit_is_durable() {
     }
 }
 
-/// A run begins its transaction as it needs it, and commits once all the same.
+/// `begin_with` selects the isolation level of the transaction that commits the effects of a job.
 #[tokio::test]
 async fn a_run_chooses_its_isolation_level() {
     let place = Place::new().await;
