@@ -20,7 +20,7 @@ use queue_tests::{
 use queue_worker::{JobLogLayer, Worker};
 use tokio::sync::Semaphore;
 use tracing::Instrument;
-use tracing_subscriber::prelude::*;
+use tracing_subscriber::{filter::LevelFilter, prelude::*};
 
 on_servers! {
     progress_is_seen_while_a_job_runs_and_kept_with_it
@@ -270,23 +270,19 @@ async fn what_is_told_is_stored_four_times_a_second_at_most() {
 #[tokio::test]
 async fn events_of_a_job_are_put_into_its_log() {
     let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
-    let run = async || {
-        let jobs =
-            [events::job("one".to_owned()).enqueue(&client).await.unwrap(), events::job("two".to_owned()).enqueue(&client).await.unwrap()];
-        let ended = async {
-            for job in &jobs {
-                job.wait(patience()).await.unwrap();
-            }
-            tracing::info!("of no job");
-        };
-        worker(&client).run(ended).await.unwrap();
-        jobs
-    };
-    // While other tests register the same callsites, these may miss a subscriber that is set
-    // meanwhile: all are registered before.
-    run().await;
+    // While `tracing` knows a single subscriber, the thread that registers a callsite decides whether it
+    // is enabled. That may be the thread of another test, which has no subscriber. Of two, it asks both.
+    let _silent = tracing::Dispatch::new(tracing_subscriber::registry().with(LevelFilter::OFF));
     let _subscriber = tracing_subscriber::registry().with(JobLogLayer::new()).set_default();
-    let jobs = run().await;
+    let jobs =
+        [events::job("one".to_owned()).enqueue(&client).await.unwrap(), events::job("two".to_owned()).enqueue(&client).await.unwrap()];
+    let ended = async {
+        for job in &jobs {
+            job.wait(patience()).await.unwrap();
+        }
+        tracing::info!("of no job");
+    };
+    worker(&client).run(ended).await.unwrap();
     for (job, name) in jobs.iter().zip(["one", "two"]) {
         let log = job.log().await.unwrap();
         let lines: Vec<(LogLevel, &str)> = log.lines.iter().map(|line| (line.level, &*line.text)).collect();
