@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_belongs_to_ours_alone_and_says_whether_it_is_met() {
+    fn a_bar_belongs_to_ours_alone_and_reports_whether_it_is_met() {
         assert_eq!(Bar::of("list", "process"), None);
         assert_eq!(Bar::of("redis", "instructions_turn_ms"), Some(LONGEST_SCRIPT));
         let bar = Bar::of("redis", "scale_out_2").unwrap();

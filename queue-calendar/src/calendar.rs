@@ -42,8 +42,8 @@ impl Calendar {
                      `bundled-zones` to queue-core"
                 )
             } else {
-                let meant = named_alike(zone).unwrap_or_else(|| "write an IANA name such as `Europe/Berlin` or `UTC`".to_owned());
-                format!("`{zone}` is not a time zone; {meant}")
+                let advice = named_alike(zone).unwrap_or_else(|| "write an IANA name such as `Europe/Berlin` or `UTC`".to_owned());
+                format!("`{zone}` is not a time zone; {advice}")
             };
             SyntaxError::new(all(), problem)
         })?;

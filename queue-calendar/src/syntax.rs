@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_is_wrong_and_where() {
+    fn an_error_reports_what_is_wrong_and_where() {
         for (text, place, words) in [
             ("", "", "is empty"),
             ("   ", "   ", "is empty"),

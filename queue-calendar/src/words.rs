@@ -19,21 +19,21 @@ pub(crate) fn of(expression: &Expression) -> String {
 }
 
 /// So many times of day are told one by one.
-const TOLD: u32 = 6;
+const LISTED: u32 = 6;
 
 fn time(fields: &Fields) -> String {
     let (seconds, minutes, hours) = (fields.seconds, fields.minutes, fields.hours);
     let times = seconds.count_ones() * minutes.count_ones() * hours.count_ones();
-    if times <= TOLD && !fields.interval || times == 1 {
-        let mut told = Vec::new();
+    if times <= LISTED && !fields.interval || times == 1 {
+        let mut parts = Vec::new();
         for hour in bits(hours) {
             for minute in bits(minutes) {
                 for second in bits(seconds) {
-                    told.push(if seconds == 1 { format!("{hour:02}:{minute:02}") } else { format!("{hour:02}:{minute:02}:{second:02}") });
+                    parts.push(if seconds == 1 { format!("{hour:02}:{minute:02}") } else { format!("{hour:02}:{minute:02}:{second:02}") });
                 }
             }
         }
-        return format!("at {}", joined(&told, "and"));
+        return format!("at {}", joined(&parts, "and"));
     }
     let mut parts = Vec::new();
     if seconds != 1 {
@@ -71,7 +71,7 @@ fn numbers(set: u64, size: u32, unit: &str) -> String {
 
 /// Numbers in a row as a range.
 fn ranges(all: &[u32], name: impl Fn(u32) -> String) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut parts = Vec::new();
     let mut at = 0;
     while at < all.len() {
         let mut end = at;
@@ -79,13 +79,13 @@ fn ranges(all: &[u32], name: impl Fn(u32) -> String) -> Vec<String> {
             end += 1;
         }
         if end - at >= 2 {
-            told.push(format!("{} to {}", name(all[at]), name(all[end])));
+            parts.push(format!("{} to {}", name(all[at]), name(all[end])));
         } else {
-            told.extend(all[at..=end].iter().map(|number| name(*number)));
+            parts.extend(all[at..=end].iter().map(|number| name(*number)));
         }
         at = end + 1;
     }
-    told
+    parts
 }
 
 fn joined(parts: &[String], and: &str) -> String {
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_expression_is_told_in_words() {
+    fn an_expression_is_described_in_words() {
         for (text, words) in [
             ("0 9 * * MON-FRI", "at 09:00, on Monday to Friday"),
             ("30 4 1,15 * FRI", "at 04:30, on days 1 and 15 or on Friday"),

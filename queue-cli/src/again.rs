@@ -8,7 +8,7 @@ use std::{
 use super::{
     args::Format,
     exit::{Exit, Failure, note},
-    output::{Place, Said, below, size, with_captured_output, wrapped_within, write},
+    output::{Captured, Place, below, size, with_captured_output, wrapped_within, write},
     stop::asked_to_stop,
 };
 
@@ -66,28 +66,28 @@ impl Again {
                     None => {
                         let answered;
                         (answered, place) = below(place, answer()).await;
-                        (answered, Said::default())
+                        (answered, Captured::default())
                     }
                 }
             };
-            let (answered, mut said) = tokio::select! {
-                told = next => told,
+            let (answered, mut captured) = tokio::select! {
+                done = next => done,
                 _ = &mut stop => return Ok(()),
             };
             let ends = match answered {
                 Err(failure) if failure.may_pass() => {
                     if let (_, Some(message)) = failure.into_parts() {
-                        said.stderr.extend(["error: ", &message, "\n"]);
+                        captured.stderr.extend(["error: ", &message, "\n"]);
                     }
                     None
                 }
                 other => other.err(),
             };
             if let Some(screen) = &mut screen {
-                write(&screen.next(said.answer, size()))?;
+                write(&screen.next(captured.answer, size()))?;
             }
             // Below the answer.
-            said.stderr.lines().for_each(note);
+            captured.stderr.lines().for_each(note);
             if let Some(failure) = ends {
                 return Err(failure);
             }

@@ -154,7 +154,7 @@ pub(super) fn read<W: clap::Args + Default>(command: clap::Command) -> Result<Re
     named(command, &program()).try_get_matches_from(&arguments).and_then(|matches| asked(&matches)).map_err(|error| {
         // A closed pipe is no reason to fail; help goes to stdout and is no mistake.
         if error.use_stderr() {
-            let mut text = told(&error.render().to_string(), &arguments);
+            let mut text = redacted_message(&error.render().to_string(), &arguments);
             let has = |words: &[&str]| arguments.iter().take(5).any(|argument| words.iter().any(|word| argument == word));
             if error.kind() == clap::error::ErrorKind::UnknownArgument && has(&["groups", "limits", "keys", "tasks"]) {
                 text.push_str(match has(&["list"]) {
@@ -163,7 +163,7 @@ pub(super) fn read<W: clap::Args + Default>(command: clap::Command) -> Result<Re
                 });
             }
             match text.strip_prefix("error: ") {
-                Some(problem) => super::exit::tell(problem),
+                Some(problem) => super::exit::print_error(problem),
                 None => super::output::print_stderr(&text),
             }
         } else {
@@ -202,10 +202,10 @@ fn asked<W: clap::Args + Default>(matches: &clap::ArgMatches) -> Result<Read<W>,
     Ok(Read { url: matches.get_one::<String>("url").cloned(), command })
 }
 
-/// What clap says of a mistake, without the password of a URL that it repeats.
-fn told(mistake: &str, arguments: &[OsString]) -> String {
+/// The message of clap, without the password of a URL that it repeats.
+fn redacted_message(mistake: &str, arguments: &[OsString]) -> String {
     let urls = arguments.iter().filter_map(|argument| argument.to_str()).filter(|argument| argument.contains("://"));
-    urls.fold(mistake.trim_end().to_owned(), |told, url| told.replace(url, &queue_core::__private::redacted(url)))
+    urls.fold(mistake.trim_end().to_owned(), |text, url| text.replace(url, &queue_core::__private::redacted(url)))
 }
 
 /// The name under which the program was called.

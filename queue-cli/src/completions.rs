@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use clap::{Arg, Command, ValueEnum};
-use queue_core::{__private::is_obeyed, Client, Registry, Result, inspect::Filter};
+use queue_core::{__private::is_control, Client, Registry, Result, inspect::Filter};
 
 use super::{
     args::{program, with_list},
@@ -79,7 +79,7 @@ async fn candidates(program: &Command, words: Vec<String>) -> Vec<String> {
         }
     }
     // A terminal would obey the characters of others.
-    found.retain(|name| name.starts_with(&place.word) && !name.contains(|c: char| is_obeyed(c) && c != '\t'));
+    found.retain(|name| name.starts_with(&place.word) && !name.contains(|c: char| is_control(c) && c != '\t'));
     found.iter().map(|name| format!("{}{name}", place.before)).collect()
 }
 

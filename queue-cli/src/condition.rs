@@ -38,7 +38,7 @@ impl From<Condition> for Shown {
             limit_bytes: condition.limit,
             free_bytes: condition.free,
             log_bytes: condition.log,
-            advice: condition.advice.into_iter().map(|Advice { problem, way_out }| format!("{problem}; {way_out}")).collect(),
+            advice: condition.advice.into_iter().map(|Advice { problem, advice }| format!("{problem}; {advice}")).collect(),
         }
     }
 }
@@ -54,16 +54,15 @@ fn large_log(condition: &Condition) -> Option<String> {
 /// The lines of it in a text.
 pub(super) fn text(condition: &Condition) -> String {
     let room = condition.room().map(|room| format!("{room}\n"));
-    let trouble =
-        condition.trouble.as_ref().map(|trouble| format!("{}: {trouble}; {}\n", trouble.name().to_uppercase(), trouble.way_out()));
+    let trouble = condition.trouble.as_ref().map(|trouble| format!("{}: {trouble}; {}\n", trouble.name().to_uppercase(), trouble.advice()));
     let log = large_log(condition).map(|log| format!("{log}\n"));
-    let advice = condition.advice.iter().map(|Advice { problem, way_out }| format!("{problem}; {way_out}\n"));
+    let advice = condition.advice.iter().map(|Advice { problem, advice }| format!("{problem}; {advice}\n"));
     [room, trouble, log].into_iter().flatten().chain(advice).collect()
 }
 
 /// What a doctor has to say of it.
 pub(super) fn problems(condition: &Condition) -> Vec<Problem> {
-    let trouble = condition.trouble.as_ref().map(|trouble| Problem::of_broker(format!("{}: {trouble}", trouble.name()), trouble.way_out()));
+    let trouble = condition.trouble.as_ref().map(|trouble| Problem::of_broker(format!("{}: {trouble}", trouble.name()), trouble.advice()));
     let log = large_log(condition).map(|log| Problem::advice(None, log, "end the transaction of that process, or stop it"));
     let soon = condition.percent().filter(|percent| trouble.is_none() && *percent >= SOON_FULL);
     let room = soon.and(condition.room());
@@ -73,6 +72,6 @@ pub(super) fn problems(condition: &Condition) -> Vec<Problem> {
         .into_iter()
         .chain(room)
         .chain(log)
-        .chain(condition.advice.iter().map(|Advice { problem, way_out }| Problem::advice(None, problem, *way_out)))
+        .chain(condition.advice.iter().map(|Advice { problem, advice }| Problem::advice(None, problem, *advice)))
         .collect()
 }

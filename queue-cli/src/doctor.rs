@@ -28,8 +28,8 @@ use super::{
 /// A queue of a cluster moves whole, at some seconds per million jobs.
 const LARGE: u64 = 1_000_000;
 
-/// Younger jobs are not told of by their age.
-const WORTH_A_WORD: Duration = Duration::from_secs(60);
+/// The age of younger jobs is not reported.
+const REPORTED_FROM: Duration = Duration::from_secs(60);
 
 /// From which age of its oldest ready job on a queue with workers is a finding.
 const OLD: Duration = Duration::from_secs(600);
@@ -70,10 +70,10 @@ impl Problem {
     }
 
     /// A fault without a way out is repaired.
-    fn fault(queue: Option<&str>, damage: &Damage, way_out: Option<&str>) -> Self {
+    fn fault(queue: Option<&str>, damage: &Damage, advice: Option<&str>) -> Self {
         let problem = format!("{}: {}", damage.kind, damage.subject);
-        let advice = way_out.map(str::to_owned);
-        Problem { queue: queue.map(str::to_owned), problem, repaired: way_out.is_none(), advice, is_fault: true }
+        let advice = advice.map(str::to_owned);
+        Problem { queue: queue.map(str::to_owned), problem, repaired: advice.is_none(), advice, is_fault: true }
     }
 }
 
@@ -114,7 +114,7 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
         }
     }
     let of_outboxes = OutboxRecord::merged(outboxes).into_iter().flat_map(|outbox| outbox.problems());
-    problems.extend(of_outboxes.map(|(problem, way_out)| Problem::advice(None, problem, way_out)));
+    problems.extend(of_outboxes.map(|(problem, advice)| Problem::advice(None, problem, advice)));
     if args.queue.is_none() {
         match topics::advise(&inspector, &mut problems).await {
             Err(Error::WrongType { .. }) => {}
@@ -141,8 +141,8 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
 /// only a queue that was named is looked through.
 async fn queues_of(client: &Client, args: &DoctorArgs, problems: &mut Vec<Problem>) -> Result<Vec<String>, Failure> {
     let broken = client.inspector().audit_queues(args.repair).await?;
-    let way_out = (!args.repair).then_some("`doctor --repair` renames it");
-    problems.extend(broken.iter().map(|damage| Problem::fault(None, damage, way_out)));
+    let advice = (!args.repair).then_some("`doctor --repair` renames it");
+    problems.extend(broken.iter().map(|damage| Problem::fault(None, damage, advice)));
     if broken.is_empty() {
         return queues::chosen(client, args.queue.as_deref()).await;
     }
@@ -162,13 +162,13 @@ async fn faults(inspector: &Inspector, queue: &str, repair: bool, problems: &mut
         false => found.clone(),
     };
     let repaired = found.iter().filter(|damage| !left.contains(damage)).map(|damage| Problem::fault(Some(queue), damage, None));
-    let way_out = if repair {
+    let advice = if repair {
         "not repaired: another program may still be writing to this key; stop it, then run `doctor --repair` again"
     } else {
         "`doctor --repair` repairs it"
     };
     problems.extend(repaired);
-    problems.extend(left.iter().map(|damage| Problem::fault(Some(queue), damage, Some(way_out))));
+    problems.extend(left.iter().map(|damage| Problem::fault(Some(queue), damage, Some(advice))));
     Ok(())
 }
 
@@ -211,9 +211,9 @@ async fn ahead(client: &Client, queue: &str, repair: bool, problems: &mut Vec<Pr
 async fn schedules(client: &Client, queue: &str, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
     for record in client.schedules().list(queue).await? {
         let name = &record.schedule;
-        let mut tell = |problem: String, advice: &str| problems.push(Problem::advice(Some(queue), problem, advice));
+        let mut add = |problem: String, advice: &str| problems.push(Problem::advice(Some(queue), problem, advice));
         if let Some(problem) = &record.problem {
-            tell(format!("schedule {name} cannot tick on this machine: {problem}"), "a worker on another machine may have the time zone");
+            add(format!("schedule {name} cannot tick on this machine: {problem}"), "a worker on another machine may have the time zone");
         }
         if record.dead_in_a_row > 0 {
             let dead = match record.dead_in_a_row {
@@ -222,16 +222,16 @@ async fn schedules(client: &Client, queue: &str, problems: &mut Vec<Problem>) ->
             };
             let last = record.runs.iter().find(|run| run.outcome.as_deref() == Some("dead")).and_then(|run| run.job.as_ref());
             let show = last.map_or_else(|| format!("`schedules show {name}`"), |job| format!("`jobs show {job}`"));
-            tell(
+            add(
                 format!("schedule {name} fails: {dead} of the task `{}`", record.task),
                 &format!("see the error with {show}; `schedules pause {name}` stops it until the cause is repaired"),
             );
         }
         match (&record.paused, record.undeclared_since) {
             (Some(why), _) if why != BY_PERSON => {
-                tell(format!("schedule {name} is paused: {why}"), &format!("run `schedules resume {queue}/{name}`, or remove it"))
+                add(format!("schedule {name} is paused: {why}"), &format!("run `schedules resume {queue}/{name}`, or remove it"))
             }
-            (None, Some(_)) => tell(
+            (None, Some(_)) => add(
                 format!("no live worker declares schedule {name}, which code has declared before: it is paused after one hour"),
                 &format!("deploy a worker that declares it, or run `schedules remove {queue}/{name}`"),
             ),
@@ -241,8 +241,8 @@ async fn schedules(client: &Client, queue: &str, problems: &mut Vec<Problem>) ->
     Ok(())
 }
 
-/// How long a loss of data is told.
-const LOSS_TOLD: Duration = Duration::from_secs(72 * 3600);
+/// How long a loss of data is reported.
+const LOSS_REPORTED: Duration = Duration::from_secs(72 * 3600);
 
 /// How it was found.
 const LOSS_SEEN: &str = "it did not know a worker whose lease had not expired (flush, restored backup, failover)";
@@ -263,7 +263,7 @@ async fn advise(
     outboxes.append(&mut stats.outboxes);
     let waiting = waiting(&stats);
     let (name, queue) = (queue, Some(queue));
-    if let Some(ago) = stats.lost_at.and_then(|at| SystemTime::now().duration_since(at).ok()).filter(|ago| *ago < LOSS_TOLD) {
+    if let Some(ago) = stats.lost_at.and_then(|at| SystemTime::now().duration_since(at).ok()).filter(|ago| *ago < LOSS_REPORTED) {
         let problem = format!("{} ago the broker lost data of this queue or was restored from an older copy: {LOSS_SEEN}", coarse(ago));
         problems.push(Problem::advice(queue, problem, LOSS_ADVICE));
     }
@@ -272,7 +272,7 @@ async fn advise(
     }
     problems.extend(unserved(name, &stats));
     for parked in Parked::of(inspector, name, &stats).await? {
-        problems.push(Problem::advice(queue, parked.text(), parked.way_out()));
+        problems.push(Problem::advice(queue, parked.text(), parked.advice()));
     }
     if let Some(problem) = returned(inspector, name, &stats).await? {
         problems.push(problem);
@@ -281,7 +281,7 @@ async fn advise(
         problems.push(waits_long(inspector, name, oldest).await?);
     }
     for difference in inspector.differences(name).await? {
-        problems.push(Problem::advice(queue, difference.to_string(), difference.way_out()));
+        problems.push(Problem::advice(queue, difference.to_string(), difference.advice()));
     }
     if clustered && waiting > LARGE {
         let problem = format!("{waiting} jobs are in one slot, which moves as a whole when the cluster is resharded");
@@ -301,7 +301,7 @@ fn unserved(queue: &str, stats: &QueueStats) -> Option<Problem> {
     if stats.lanes > 0 || waiting + running == 0 {
         return None;
     }
-    let since = stats.oldest.filter(|oldest| *oldest >= WORTH_A_WORD);
+    let since = stats.oldest.filter(|oldest| *oldest >= REPORTED_FROM);
     let since = since.map(|oldest| format!(", the oldest for {}", coarse(oldest))).unwrap_or_default();
     let waiting = (waiting > 0).then(|| format!("{} waiting{since}", are(waiting)));
     let running = (running > 0).then(|| format!("{} running when the last worker stopped", were(running)));
@@ -415,8 +415,8 @@ fn text(report: &Report) -> String {
         };
         *count += 1;
         let queue = problem.queue.as_deref().map(|queue| format!("{queue}: ")).unwrap_or_default();
-        let way_out = problem.advice.as_deref().map(|advice| format!("; {advice}")).unwrap_or_default();
-        text.push_str(&format!("- {word}: {queue}{}{way_out}\n", problem.problem));
+        let advice = problem.advice.as_deref().map(|advice| format!("; {advice}")).unwrap_or_default();
+        text.push_str(&format!("- {word}: {queue}{}{advice}\n", problem.problem));
     }
     let counted = |count: usize, one: &str, more: &str| (count > 0).then(|| format!("{count} {}", if count == 1 { one } else { more }));
     let counts = [
@@ -424,9 +424,9 @@ fn text(report: &Report) -> String {
         counted(repaired, "fault repaired", "faults repaired"),
         counted(warnings, "warning", "warnings"),
     ];
-    let said: Vec<String> = counts.into_iter().flatten().collect();
-    let said = if said.is_empty() { "no problems".to_owned() } else { said.join(", ") };
-    text.push_str(&format!("{said} in {}", counted(report.queues, "queue", "queues").unwrap_or_else(|| "0 queues".to_owned())));
+    let problems_found: Vec<String> = counts.into_iter().flatten().collect();
+    let problems_found = if problems_found.is_empty() { "no problems".to_owned() } else { problems_found.join(", ") };
+    text.push_str(&format!("{problems_found} in {}", counted(report.queues, "queue", "queues").unwrap_or_else(|| "0 queues".to_owned())));
     text
 }
 

@@ -89,8 +89,8 @@ fn seen(text: &str) -> Result<Seen, String> {
 pub(super) fn check(args: &EditArgs) -> Result<(), Failure> {
     let (timed, grouped) = (args.at.is_some() || args.delay.is_some(), args.group.is_some() || args.no_group);
     if args.payload.is_none() && !timed && !grouped && args.priority.is_none() && args.max_attempts.is_none() {
-        let way_out = "give --payload, --at or --in, --priority, --group or --no-group, or --max-attempts";
-        return Err(Failure::new(Exit::Usage, format!("`jobs edit` changes nothing; {way_out}")));
+        let advice = "give --payload, --at or --in, --priority, --group or --no-group, or --max-attempts";
+        return Err(Failure::new(Exit::Usage, format!("`jobs edit` changes nothing; {advice}")));
     }
     Ok(())
 }
@@ -145,10 +145,10 @@ pub(super) async fn edit(client: &Client, args: &EditArgs) -> Result<(), Failure
         edit = edit.seen(seen.clone());
     }
     let edited = if args.dry_run { inspector.preview_edit(&address, &edit).await? } else { inspector.edit(&address, &edit).await? };
-    tell(&edited, args)
+    print_edit(&edited, args)
 }
 
-fn tell(edited: &Edited, args: &EditArgs) -> Result<(), Failure> {
+fn print_edit(edited: &Edited, args: &EditArgs) -> Result<(), Failure> {
     if args.format.json {
         let changes =
             edited.changes.iter().map(|change| Line { field: change.field, before: &change.before, after: &change.after }).collect();

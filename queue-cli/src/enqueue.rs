@@ -26,8 +26,8 @@ pub(super) fn job(registry: &Registry, args: &EnqueueArgs) -> Result<RawJob, Fai
 /// is not known.
 pub(super) fn job_by_name(args: &EnqueueArgs) -> Result<RawJob, Failure> {
     if args.queue.is_none() {
-        let way_out = "name it with --queue, or use the worker binary of your application";
-        return Err(Failure::new(Exit::Usage, format!("this program does not know the queue of the task `{}`: {way_out}", args.task)));
+        let advice = "name it with --queue, or use the worker binary of your application";
+        return Err(Failure::new(Exit::Usage, format!("this program does not know the queue of the task `{}`: {advice}", args.task)));
     }
     with_options(raw_job(&args.task, &json(args)?)?, args)
 }

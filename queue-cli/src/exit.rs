@@ -73,16 +73,16 @@ impl Failure {
     }
 
     /// Prints it and gives the code.
-    pub fn tell(self) -> ExitCode {
+    pub fn report(self) -> ExitCode {
         if let Some(message) = &self.message {
-            tell(message);
+            print_error(message);
         }
         self.exit.into()
     }
 }
 
 /// Prints a problem: as JSON if the command prints JSON.
-pub(super) fn tell(message: &str) {
+pub(super) fn print_error(message: &str) {
     if env::args_os().any(|argument| argument == "--json") {
         print_stderr(&json!({ "error": message }).to_string());
     } else {

@@ -75,7 +75,7 @@ pub(super) async fn failures(client: &Client, command: FailuresCommand, bin: &st
     } else if args.format.json || unreadable.is_empty() || !rows.is_empty() {
         table::list(&args.format, "failures", &rows, &COLUMNS, "there are no failures")?;
     }
-    Unreadable::tell(&unreadable)
+    Unreadable::report(&unreadable)
 }
 
 fn print_all(texts: &[String]) -> Result<(), Failure> {

@@ -212,8 +212,8 @@ pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<()
         GroupsCommand::Set(args) => set(client, args).await,
         GroupsCommand::Pause { groups, pause, format } => {
             for Address { queue, name } in &groups {
-                queues::tell_if_new(client, queue).await;
-                tell_if_new(client, queue, name).await?;
+                queues::note_if_new(client, queue).await;
+                note_if_new(client, queue, name).await?;
             }
             each("groups", &groups, &format, async |group| {
                 inspector.pause_as(&group.queue, PauseOf::Group(group.name.clone()), pause.pausing()).await?;
@@ -271,7 +271,7 @@ fn did_you_mean(group: &GroupName, page: &GroupPage) -> String {
 }
 
 /// A rule may be there before the first job of its group. Its name may be misspelled, too.
-async fn tell_if_new(client: &Client, queue: &str, group: &GroupName) -> Result<(), Failure> {
+async fn note_if_new(client: &Client, queue: &str, group: &GroupName) -> Result<(), Failure> {
     let inspector = client.inspector();
     // Where the queue is new, that was said.
     if let Ok(true) = is_unknown(client, queue, &inspector.group(queue, group).await?).await {
@@ -335,7 +335,7 @@ async fn list(client: &Client, queue: Option<String>, limit: usize, after: Optio
     let listed: Vec<_> = of_each.into_iter().map(|(queue, record)| Of { queue, record }).collect();
     if format.json {
         print_json(&json!({ "queues": listed }))?;
-        return Unreadable::tell(&unreadable);
+        return Unreadable::report(&unreadable);
     }
     let rows: Vec<Line> = listed.iter().flat_map(lines).collect();
     if rows.is_empty() {
@@ -343,7 +343,7 @@ async fn list(client: &Client, queue: Option<String>, limit: usize, after: Optio
             queues::chosen(client, queue.as_deref()).await?;
         }
         note("no group has ready or running jobs, or a rule");
-        return Unreadable::tell(&unreadable);
+        return Unreadable::report(&unreadable);
     }
     print(&table::text(&rows, &COLUMNS))?;
     for Of { queue, record: page } in &listed {
@@ -351,7 +351,7 @@ async fn list(client: &Client, queue: Option<String>, limit: usize, after: Optio
             note(&format!("there are more: `groups list --queue {queue}` with {}", behind(next.as_str())));
         }
     }
-    Unreadable::tell(&unreadable)
+    Unreadable::report(&unreadable)
 }
 
 async fn read(client: &Client, queue: &str, limit: usize, after: Option<GroupName>) -> queue_core::Result<GroupPage> {
@@ -392,22 +392,22 @@ fn show(group: StoredGroup, page: &GroupPage, format: &Format) -> Result<(), Fai
     if format.json {
         return Ok(print_json(&Shown { group, holds, others: page.others, declared: page.declared() })?);
     }
-    let said = |value: String, field: fn(&GroupRule) -> bool| match page.said_by(&group.rule, field) {
+    let with_source = |value: String, field: fn(&GroupRule) -> bool| match page.source_of(&group.rule, field) {
         "group" | "default" => value,
-        who => format!("{value} ({who})"),
+        source => format!("{value} ({source})"),
     };
     let number = |number: Option<u64>, none: &str| number.map_or_else(|| none.to_owned(), |number| number.to_string());
     let mut lines = vec![
         ("group", group.name.to_string()),
         ("ready", group.ready.to_string()),
         ("active", group.active.to_string()),
-        ("weight", said(number(holds.weight.map(u64::from), "1"), |rule| rule.weight.is_some())),
-        ("cap", said(number(holds.cap.map(u64::from), "none"), |rule| rule.cap.is_some())),
-        ("max size", said(number(holds.max_size, "none"), |rule| rule.max_size.is_some())),
-        ("order", said(holds.order.unwrap_or_default().to_string(), |rule| rule.order.is_some())),
+        ("weight", with_source(number(holds.weight.map(u64::from), "1"), |rule| rule.weight.is_some())),
+        ("cap", with_source(number(holds.cap.map(u64::from), "none"), |rule| rule.cap.is_some())),
+        ("max size", with_source(number(holds.max_size, "none"), |rule| rule.max_size.is_some())),
+        ("order", with_source(holds.order.unwrap_or_default().to_string(), |rule| rule.order.is_some())),
     ];
     lines.extend(group.oldest.map(|age| ("oldest", exact(age))));
-    lines.extend(group.pause.map(|pause| ("paused", pauses::told(Some(&pause), 200))));
+    lines.extend(group.pause.map(|pause| ("paused", pauses::described(Some(&pause), 200))));
     lines.extend(group.blocked_by.map(|job| ("blocked by", job.to_string())));
     Ok(print(&table::lines(lines))?)
 }
@@ -422,9 +422,9 @@ async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
     if args.weight.is_none() && args.cap.is_none() && args.max_size.is_none() && args.order.is_none() && !args.clear {
         return Err(Failure::new(Exit::Usage, "nothing to set: give --weight, --cap, --max-size, --order or --clear"));
     }
-    queues::tell_if_new(client, &queue).await;
+    queues::note_if_new(client, &queue).await;
     if let RuleOf::Group(group) = &of {
-        tell_if_new(client, &queue, group).await?;
+        note_if_new(client, &queue, group).await?;
     }
     let inspector = client.inspector();
     if args.clear && of == RuleOf::Others && inspector.groups(&queue, None, 1).await?.others.is_empty() {

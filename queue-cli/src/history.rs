@@ -46,7 +46,7 @@ pub(super) async fn history(client: &Client, queue: Option<&str>, span: HistoryS
     }
     if json {
         print_json(&answer)?;
-        return Unreadable::tell(&answer.unreadable);
+        return Unreadable::report(&answer.unreadable);
     }
     let named = answer.queues.len();
     let text = match History::merged(answer.queues) {
@@ -54,7 +54,7 @@ pub(super) async fn history(client: &Client, queue: Option<&str>, span: HistoryS
         Some(all) => text(&all, queue, named),
     };
     print(&text)?;
-    Unreadable::tell(&answer.unreadable)
+    Unreadable::report(&answer.unreadable)
 }
 
 fn text(all: &History, queue: Option<&str>, queues: usize) -> String {

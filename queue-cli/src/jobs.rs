@@ -244,7 +244,7 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
     let mut left_out = false;
     let (queues, mut unreadable) = queues::readable(client, args.queue.as_deref()).await?;
     let queues: Vec<String> = queues.into_iter().filter(|queue| filter.allows_queue(queue)).collect();
-    let (began, mut line, mut looked, mut of) = (Instant::now(), Line::new(), 0, None);
+    let (began, mut line, mut examined, mut of) = (Instant::now(), Line::new(), 0, None);
     let timeout = args.timeout.or_else(|| (!filter.is_empty()).then_some(PATIENCE)).unwrap_or(Duration::MAX);
     let mut in_time = true;
     'queues: for queue in &queues {
@@ -264,15 +264,17 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
                         Some(of) => of,
                         None => *of.insert(count(client, &queues, &states).await),
                     };
-                    line.show(|| format!("examined {} of {of} jobs, found {}", looked + walk.examined(), pages.printed + pages.rows.len()));
+                    line.show(|| {
+                        format!("examined {} of {of} jobs, found {}", examined + walk.examined(), pages.printed + pages.rows.len())
+                    });
                 }
                 in_time = began.elapsed() < timeout;
                 if !in_time {
-                    looked += walk.examined();
+                    examined += walk.examined();
                     break 'queues;
                 }
             }
-            looked += walk.examined();
+            examined += walk.examined();
             left_out |= walk.next_offset().is_some();
         }
     }
@@ -285,7 +287,7 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
         return Err(Failure::new(
             Exit::WrongState,
             format!(
-                "examined {looked} of {of} jobs within {}; raise --timeout, or use `jobs search`, which can be continued",
+                "examined {examined} of {of} jobs within {}; raise --timeout, or use `jobs search`, which can be continued",
                 humantime::format_duration(timeout)
             ),
         ));
@@ -297,7 +299,7 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
             "there may be more matching jobs: raise --limit"
         });
     }
-    Unreadable::tell(&unreadable)
+    Unreadable::report(&unreadable)
 }
 
 /// How many jobs of these queues are in these states. A queue that cannot be read counts as empty.

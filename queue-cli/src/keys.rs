@@ -95,7 +95,7 @@ async fn list(client: &Client, queue: Option<&str>, limit: usize, after: Option<
     let listed: Vec<Listed> = of_each.into_iter().map(|(_, listed)| listed).collect();
     if format.json {
         print_json(&json!({ "queues": listed }))?;
-        return Unreadable::tell(&unreadable);
+        return Unreadable::report(&unreadable);
     }
     let rows: Vec<_> =
         listed.iter().flat_map(|Listed { queue, keys, .. }| keys.iter().map(|record| Of { queue: queue.clone(), record })).collect();
@@ -105,7 +105,7 @@ async fn list(client: &Client, queue: Option<&str>, limit: usize, after: Option<
             note(&format!("there are more: `keys list --queue {queue} --after {next}`"));
         }
     }
-    Unreadable::tell(&unreadable)
+    Unreadable::report(&unreadable)
 }
 
 /// Prints who held it, and who holds it now.
@@ -144,11 +144,11 @@ mod tests {
             jobs.push(client.enqueue_raw(job).await.unwrap().0.to_string());
         }
         let format = Format { json: false };
-        let (done, said) = with_captured_output(list(&client, None, 100, None, &format)).await;
+        let (done, captured) = with_captured_output(list(&client, None, 100, None, &format)).await;
         done.unwrap();
-        assert!(jobs.iter().all(|job| said.answer.contains(job)), "{said:?}");
-        let (done, said) = with_captured_output(list(&client, Some("mail"), 100, None, &format)).await;
+        assert!(jobs.iter().all(|job| captured.answer.contains(job)), "{captured:?}");
+        let (done, captured) = with_captured_output(list(&client, Some("mail"), 100, None, &format)).await;
         done.unwrap();
-        assert_eq!((said.answer.lines().count(), said.answer.contains(&jobs[0])), (2, true), "{said:?}");
+        assert_eq!((captured.answer.lines().count(), captured.answer.contains(&jobs[0])), (2, true), "{captured:?}");
     }
 }

@@ -108,5 +108,5 @@ async fn carry_out<W: clap::Args + Default>(
         Ok(Read { url, command: Err(command) }) => commands::carry_out(url, command, has_tasks).await,
         Err(help_or_mistake) => return help_or_mistake,
     };
-    done.unwrap_or_else(Failure::tell)
+    done.unwrap_or_else(Failure::report)
 }

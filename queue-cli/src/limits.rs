@@ -109,7 +109,7 @@ pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<()
             }
             let none = "there are no limits: declare one with `#[task(limit(..))]`, or make one with `limits set --new`";
             table::list(&format, "limits", &rows, &COLUMNS, none)?;
-            Unreadable::tell(&unreadable)
+            Unreadable::report(&unreadable)
         }
         LimitsCommand::Show { limit: Address { queue, name: limit }, keys, format } => {
             let Some(found) = inspector.limit(&queue, &limit).await? else { return Err(unknown(client, &queue, &limit, "").await) };
@@ -143,7 +143,7 @@ pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<()
     }
 }
 
-async fn unknown(client: &Client, queue: &str, limit: &str, way_out: &str) -> Failure {
+async fn unknown(client: &Client, queue: &str, limit: &str, advice: &str) -> Failure {
     let known = client.inspector().limits(queue).await.unwrap_or_default();
     let near = queue_core::__private::nearest(limit, known.iter().map(|limit| limit.name.as_str())).map(str::to_owned);
     let names: Vec<String> = known.into_iter().map(|limit| format!("`{}`", limit.name)).collect();
@@ -152,7 +152,7 @@ async fn unknown(client: &Client, queue: &str, limit: &str, way_out: &str) -> Fa
         None if names.is_empty() => "it has none".to_owned(),
         None => format!("it has {}", names.join(", ")),
     };
-    Failure::new(Exit::NotFound, format!("queue `{queue}` has no limit `{limit}`; {there}{way_out}"))
+    Failure::new(Exit::NotFound, format!("queue `{queue}` has no limit `{limit}`; {there}{advice}"))
 }
 
 /// How many jobs wait for it.
@@ -193,13 +193,13 @@ const KEYS: [Column<LimitKeyInfo>; 5] = [
 const FACTS: [Column<LimitInfo>; 6] = [
     Field("limit"),
     Made("holds", |limit| limit.rule.to_string()),
-    Made("declared", |limit| said(limit.declared)),
-    Made("set", |limit| said(limit.set)),
+    Made("declared", |limit| rule_text(limit.declared)),
+    Made("set", |limit| rule_text(limit.set)),
     Field("held"),
     Made("waiting", waiting),
 ];
 
-fn said(rule: Option<LimitRule>) -> String {
+fn rule_text(rule: Option<LimitRule>) -> String {
     rule.map_or_else(|| "nothing".to_owned(), |rule| rule.to_string())
 }
 

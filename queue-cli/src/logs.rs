@@ -64,7 +64,7 @@ impl Printed {
         if follows && log.progress != self.progress {
             self.progress.clone_from(&log.progress);
             if let Some(progress) = &self.progress {
-                print(&format!("{} {}", utc(progress.at).unwrap_or_default(), told(progress)))?;
+                print(&format!("{} {}", utc(progress.at).unwrap_or_default(), described(progress)))?;
             }
         }
         if !follows && !self.any {
@@ -80,7 +80,7 @@ fn text(line: &LogLine) -> String {
 }
 
 /// How far, and in which words.
-pub(super) fn told(progress: &Progress) -> String {
+pub(super) fn described(progress: &Progress) -> String {
     let parts = [
         progress.fraction.map(|fraction| format!("{:.0} %", (fraction * 100.0).floor())),
         Some(plain(&progress.message)).filter(|message| !message.is_empty()),
@@ -91,5 +91,5 @@ pub(super) fn told(progress: &Progress) -> String {
 
 /// The same for `jobs show`.
 pub(super) fn progress(progress: &Progress, now: SystemTime) -> String {
-    format!("{}, {} (attempt {})", told(progress), relative(progress.at, now), progress.attempt)
+    format!("{}, {} (attempt {})", described(progress), relative(progress.at, now), progress.attempt)
 }

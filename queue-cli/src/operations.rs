@@ -93,7 +93,7 @@ pub(super) async fn operations(client: &Client, command: OperationsCommand) -> R
         }
         OperationsCommand::Stop { operation: Address { queue, name: id }, format } => {
             let stopped = inspector.stop_operation(&queue, &id).await?;
-            if format.json { Ok(print_json(&stopped)?) } else { Ok(print(&told(&stopped))?) }
+            if format.json { Ok(print_json(&stopped)?) } else { Ok(print(&described(&stopped))?) }
         }
         OperationsCommand::Resume { operation: Address { queue, name: id }, format } => {
             let operation = inspector.operation(&queue, &id).await?;
@@ -104,7 +104,7 @@ pub(super) async fn operations(client: &Client, command: OperationsCommand) -> R
                 ));
             }
             let ended = follow(inspector.run_operation(&operation).at_once()).await?;
-            if format.json { Ok(print_json(&ended)?) } else { Ok(print(&told(&ended))?) }
+            if format.json { Ok(print_json(&ended)?) } else { Ok(print(&described(&ended))?) }
         }
     }
 }
@@ -116,7 +116,7 @@ async fn list(client: &Client, queue: Option<&str>, format: &Format) -> Result<(
     let mut all: Vec<Operation> = found.into_iter().flat_map(|(_, operations)| operations).collect();
     all.sort_by_key(|operation| (!operation.is_running(), std::cmp::Reverse(operation.started_ms)));
     table::list(format, "operations", &all, &COLUMNS, "there are no operations")?;
-    Unreadable::tell(&unreadable)
+    Unreadable::report(&unreadable)
 }
 
 const COLUMNS: [Column<Operation>; 8] = [
@@ -169,7 +169,7 @@ pub(super) async fn begin(
     format: &Format,
 ) -> Result<Begun, Failure> {
     if starting.dry_run {
-        let preview = inspector.preview_operation(queue, &new, LOOKED_AT).await?;
+        let preview = inspector.preview_operation(queue, &new, EXAMINED_AT_MOST).await?;
         if !format.json {
             let least = if preview.is_whole { "" } else { "at least " };
             print(&format!("{queue}: {least}{} would be {}", jobs(preview.eligible), new.kind.done()))?;
@@ -216,7 +216,7 @@ pub(super) enum Begun {
 }
 
 /// A dry run looks at no more jobs.
-const LOOKED_AT: u64 = 1_000_000;
+const EXAMINED_AT_MOST: u64 = 1_000_000;
 
 /// Takes its steps to the end, and says how far it is.
 async fn follow(mut run: RunOperation) -> Result<Operation, Failure> {
@@ -256,13 +256,13 @@ async fn follow(mut run: RunOperation) -> Result<Operation, Failure> {
     let operation = run.operation().clone();
     match operation.state {
         OperationState::Completed => Ok(operation),
-        OperationState::Running => Err(Failure::new(Exit::WrongState, format!("another runner has taken over {}", told(&operation)))),
-        _ => Err(Failure::new(Exit::WrongState, told(&operation))),
+        OperationState::Running => Err(Failure::new(Exit::WrongState, format!("another runner has taken over {}", described(&operation)))),
+        _ => Err(Failure::new(Exit::WrongState, described(&operation))),
     }
 }
 
 /// How far it is, in one line.
-pub(super) fn told(operation: &Operation) -> String {
+pub(super) fn described(operation: &Operation) -> String {
     let mut text = format!("{} is {}: {} {}", operation.address(), operation.state, jobs(operation.changed), operation.kind.done());
     if operation.failed > 0 {
         text += &format!(", {} are unchanged, because other jobs hold their unique keys", operation.failed);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Table, presets};
-use queue_core::__private::is_obeyed;
+use queue_core::__private::is_control;
 pub(super) use queue_core::__private::plain;
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ pub(super) fn print(text: &str) -> io::Result<()> {
 
 /// What a command says.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct Captured {
     /// On standard output.
     pub(super) answer: String,
     /// On standard error.
@@ -58,7 +58,7 @@ impl Place {
 }
 
 tokio::task_local! {
-    static SAID: RefCell<Said>;
+    static CAPTURED: RefCell<Captured>;
     static PLACE: Cell<Place>;
 }
 
@@ -74,17 +74,18 @@ pub(super) async fn below<T>(place: Place, work: impl Future<Output = T>) -> (T,
 }
 
 /// Holds back what this work prints.
-pub(super) async fn with_captured_output<T>(work: impl Future<Output = T>) -> (T, Said) {
-    SAID.scope(RefCell::default(), async {
-        let done = work.await;
-        (done, SAID.with(RefCell::take))
-    })
-    .await
+pub(super) async fn with_captured_output<T>(work: impl Future<Output = T>) -> (T, Captured) {
+    CAPTURED
+        .scope(RefCell::default(), async {
+            let done = work.await;
+            (done, CAPTURED.with(RefCell::take))
+        })
+        .await
 }
 
 /// Prints a part of a line, or of several.
 pub(super) fn write(text: &str) -> io::Result<()> {
-    if SAID.try_with(|said| said.borrow_mut().answer.push_str(text)).is_ok() {
+    if CAPTURED.try_with(|captured| captured.borrow_mut().answer.push_str(text)).is_ok() {
         return Ok(());
     }
     let part = PLACE.try_with(|at| {
@@ -102,7 +103,7 @@ pub(super) fn write(text: &str) -> io::Result<()> {
 /// want to know.
 pub(super) fn print_stderr(line: &str) {
     let line = &without_control_characters(line);
-    if SAID.try_with(|said| said.borrow_mut().stderr.extend([line, "\n"])).is_err() {
+    if CAPTURED.try_with(|captured| captured.borrow_mut().stderr.extend([line, "\n"])).is_err() {
         let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
     }
 }
@@ -224,7 +225,7 @@ pub(super) fn wrapped_within(columns: usize, line: &str) -> String {
 
 /// A text of one or several lines, without what a terminal would obey.
 pub(super) fn without_control_characters(text: &str) -> String {
-    text.replace(|c| is_obeyed(c) && c != '\n', " ")
+    text.replace(|c| is_control(c) && c != '\n', " ")
 }
 
 /// The columns and rows of the terminal.
@@ -331,8 +332,8 @@ mod tests {
     #[tokio::test]
     async fn an_error_line_has_nothing_that_a_terminal_obeys() {
         let hostile = "no job `a\u{1b}]0;owned\u{7}\u{202e}b`\r\nsecond line";
-        let ((), said) = with_captured_output(async { print_stderr(hostile) }).await;
-        assert_eq!(said.stderr, "no job `a ]0;owned  b` \nsecond line\n");
+        let ((), captured) = with_captured_output(async { print_stderr(hostile) }).await;
+        assert_eq!(captured.stderr, "no job `a ]0;owned  b` \nsecond line\n");
     }
 
     #[test]
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_as_people_say_them() {
+    fn times_are_written_as_people_say_them() {
         let now = UNIX_EPOCH + Duration::from_secs(1_000_000);
         assert_eq!(relative(now + Duration::from_millis(552_300), now), "in 9m 12s");
         assert_eq!(relative(now - Duration::from_secs(3), now), "3s ago");

@@ -100,7 +100,7 @@ impl Parked {
     }
 
     /// What a person can do.
-    pub(super) fn way_out(&self) -> String {
+    pub(super) fn advice(&self) -> String {
         match &self.buried {
             Some(buried) => format!("deploy a release that reads them; the first becomes a dead letter {buried} and can then be requeued"),
             None if self.pause.is_some() => format!("run `tasks resume {}`", quoted(&self.queue, &self.task)),
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn parked_jobs_are_told_by_what_they_wait_for() {
+    async fn parked_jobs_are_reported_by_what_they_wait_for() {
         let client = Client::connect("sqlite://:memory:").await.unwrap();
         let (broker, lease) = (client.broker().clone(), Duration::from_secs(30));
         for _ in 0..4 {
@@ -163,7 +163,7 @@ mod tests {
                 "3 jobs of `mail.send` cannot be read by release v42: parameter `to` is missing",
             ]
         );
-        assert!(parked[1].way_out().contains("the first becomes a dead letter in 23h"), "{}", parked[1].way_out());
+        assert!(parked[1].advice().contains("the first becomes a dead letter in 23h"), "{}", parked[1].advice());
         let waiting = inspector.waiting("mail").await.unwrap();
         assert_eq!(waiting, [("unreadable", 3), ("no_worker_for_task", 1)].into());
         // Another application that uses the queue has the task.
@@ -172,7 +172,7 @@ mod tests {
             broker.register(&Register::lane(queue, ProcessId::random(), lease).with_info(info)).await.unwrap();
             let parked = Parked::of(&inspector, "mail", &stats).await.unwrap();
             assert!(parked[0].text().contains(&format!("mailer-1 pid 8 (release m3) {text}")), "{}", parked[0].text());
-            assert!(!parked[0].way_out().contains("deploy"), "{}", parked[0].way_out());
+            assert!(!parked[0].advice().contains("deploy"), "{}", parked[0].advice());
         }
     }
 }

@@ -139,8 +139,8 @@ async fn list(client: &Client, queue: Option<&str>, format: &Format) -> Result<(
     let rows: Vec<Row> =
         found.into_iter().flat_map(|(queue, pauses)| pauses.into_iter().filter_map(move |stored| of_task(queue.clone(), stored))).collect();
     table::list(format, "tasks", &rows, &COLUMNS, "no task is paused")?;
-    Unreadable::tell(&unreadable)
+    Unreadable::report(&unreadable)
 }
 
 const COLUMNS: [Column<Row>; 4] =
-    [Field("queue"), Field("task"), Field("parked"), Made("paused", |row| pauses::told(Some(&row.pause), 100))];
+    [Field("queue"), Field("task"), Field("parked"), Made("paused", |row| pauses::described(Some(&row.pause), 100))];

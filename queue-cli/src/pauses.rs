@@ -38,8 +38,8 @@ fn until(text: &str) -> Result<Until, String> {
     if let Some(at) = next_time_of_day(text, SystemTime::now()) {
         return Ok(Until::At(at));
     }
-    let way_out = "write a duration as `30m`, a time of day as `09:00` (UTC), or a time as `2030-01-31T08:00:00Z` (UTC)";
-    duration(text).map(Until::After).map_err(|_| format!("it is neither a duration nor a time: {way_out}"))
+    let advice = "write a duration as `30m`, a time of day as `09:00` (UTC), or a time as `2030-01-31T08:00:00Z` (UTC)";
+    duration(text).map(Until::After).map_err(|_| format!("it is neither a duration nor a time: {advice}"))
 }
 
 impl PauseArgs {
@@ -63,12 +63,12 @@ impl PauseArgs {
     }
 }
 
-/// A pause in a column or a line: `yes`, or what is said of it; empty where there is none.
-pub(super) fn told(pause: Option<&Pause>, most: usize) -> String {
+/// A pause in a column or a line: its description, or `yes` if it has none; empty without a pause.
+pub(super) fn described(pause: Option<&Pause>, most: usize) -> String {
     let Some(pause) = pause else { return String::new() };
-    let said = pause.to_string();
-    let said = said.strip_prefix("paused").unwrap_or(&said).trim_start_matches([' ', ':']);
-    if said.is_empty() { "yes".to_owned() } else { short(said, most) }
+    let text = pause.to_string();
+    let text = text.strip_prefix("paused").unwrap_or(&text).trim_start_matches([' ', ':']);
+    if text.is_empty() { "yes".to_owned() } else { short(text, most) }
 }
 
 #[cfg(test)]

@@ -9,29 +9,29 @@ use super::exit::note;
 
 /// How often a terminal shows the progress, and how often a log gets a line.
 const SHOWN_EVERY: Duration = Duration::from_millis(200);
-const TOLD_EVERY: Duration = Duration::from_secs(5);
+const PRINTED_EVERY: Duration = Duration::from_secs(5);
 
 pub(super) struct Line {
     is_terminal: bool,
-    told: Instant,
+    printed: Instant,
     is_open: bool,
 }
 
 impl Line {
     pub(super) fn new() -> Self {
-        Line { is_terminal: io::stderr().is_terminal(), told: Instant::now(), is_open: false }
+        Line { is_terminal: io::stderr().is_terminal(), printed: Instant::now(), is_open: false }
     }
 
     /// Whether the next call of `show` shows anything.
     pub(super) fn is_due(&self) -> bool {
-        self.told.elapsed() >= if self.is_terminal { SHOWN_EVERY } else { TOLD_EVERY }
+        self.printed.elapsed() >= if self.is_terminal { SHOWN_EVERY } else { PRINTED_EVERY }
     }
 
     pub(super) fn show(&mut self, text: impl FnOnce() -> String) {
         if !self.is_due() {
             return;
         }
-        self.told = Instant::now();
+        self.printed = Instant::now();
         if self.is_terminal {
             self.is_open = true;
             let _ = write!(io::stderr(), "\r{}\u{1b}[K", text());

@@ -18,7 +18,7 @@ use super::{
     answers::each,
     args::{Format, aging},
     drains::{self, DrainArgs},
-    exit::{Exit, Failure, note, tell},
+    exit::{Exit, Failure, note, print_error},
     output::{exact, print, print_json},
     pauses::{self, PauseArgs},
     table::{
@@ -127,16 +127,16 @@ impl Unreadable {
         }
     }
 
-    /// A failure at a queue, if the other queues can be gone on with.
-    pub(super) fn told(queue: &str, failure: Failure) -> Self {
+    /// A failure at a queue, after which the command continues with the other queues.
+    pub(super) fn of_failure(queue: &str, failure: Failure) -> Self {
         let (exit, problem) = failure.into_parts();
         Unreadable { queue: queue.to_owned(), problem: problem.unwrap_or_else(|| format!("`{queue}` was not changed")), exit }
     }
 
-    /// Tells of these queues at the end of a command, and fails if there are any.
-    pub(super) fn tell(all: &[Unreadable]) -> Result<(), Failure> {
+    /// Reports these queues at the end of a command, and fails if there are any.
+    pub(super) fn report(all: &[Unreadable]) -> Result<(), Failure> {
         for Unreadable { problem, .. } in all {
-            tell(problem);
+            print_error(problem);
         }
         all.first().map_or(Ok(()), |first| Err(Failure::silent(first.exit)))
     }
@@ -156,14 +156,14 @@ pub(super) async fn for_each_queue<T>(
 ) -> Result<(Vec<(String, T)>, Vec<Unreadable>), Failure> {
     let ask = &ask;
     let mut answers = pin!(stream::iter(queues).map(|queue| async move { (ask(&queue).await, queue) }).buffered(ASKED));
-    let (mut told, mut unreadable) = (Vec::new(), Vec::new());
+    let (mut answered, mut unreadable) = (Vec::new(), Vec::new());
     while let Some((answer, queue)) = answers.next().await {
         match answer {
-            Ok(answer) => told.push((queue, answer)),
+            Ok(answer) => answered.push((queue, answer)),
             Err(error) => unreadable.push(Unreadable::from(&queue, error)?),
         }
     }
-    Ok((told, unreadable))
+    Ok((answered, unreadable))
 }
 
 /// The queues that can be read, of one or all, and the others. One that was named is looked at by
@@ -230,7 +230,7 @@ async fn list(client: &Client, format: &Format) -> Result<(), Failure> {
     if unreadable.is_empty() || !rows.is_empty() || format.json {
         table::list(format, "queues", &rows, &COLUMNS, &none_yet(client))?;
     }
-    Unreadable::tell(&unreadable)
+    Unreadable::report(&unreadable)
 }
 
 const COLUMNS: [Column<Of<QueueStats>>; 5] = [
@@ -238,7 +238,7 @@ const COLUMNS: [Column<Of<QueueStats>>; 5] = [
     Field("workers"),
     Field("lanes"),
     Made("#aging", |row| row.record.aging.map(exact).unwrap_or_default()),
-    Made("paused", |row| pauses::told(row.record.pause.as_ref(), 100)),
+    Made("paused", |row| pauses::described(row.record.pause.as_ref(), 100)),
 ];
 
 fn in_ms(every: Duration) -> u64 {
@@ -263,14 +263,14 @@ pub(super) async fn of_list(client: &Client, queue: Option<&str>) -> Result<Vec<
 }
 
 /// What is set of a queue may be there before its first job. Its name may be misspelled, too.
-pub(super) async fn tell_if_new(client: &Client, queue: &str) {
+pub(super) async fn note_if_new(client: &Client, queue: &str) {
     let Ok(queues) = client.inspector().queues().await else { return };
     if !queues.iter().any(|known| known == queue) {
-        note(&format!("there is no queue `{queue}` yet: the setting is stored for its first job ({})", way_out(client, queue, &queues)));
+        note(&format!("there is no queue `{queue}` yet: the setting is stored for its first job ({})", advice(client, queue, &queues)));
     }
 }
 
-fn way_out(client: &Client, name: &str, queues: &[String]) -> String {
+fn advice(client: &Client, name: &str, queues: &[String]) -> String {
     match queue_core::__private::nearest(name, queues.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
         None if queues.is_empty() => none_yet(client),
@@ -291,7 +291,7 @@ async fn known(client: &Client, names: Vec<String>) -> Result<Vec<String>, Failu
         if queues.contains(name) {
             continue;
         }
-        return Err(Failure::new(Exit::NotFound, format!("there is no queue `{name}`: {}", way_out(client, name, &queues))));
+        return Err(Failure::new(Exit::NotFound, format!("there is no queue `{name}`: {}", advice(client, name, &queues))));
     }
     Ok(names)
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{
     args::{Format, state_parser},
-    exit::{Exit, Failure, exit_of, note, tell},
+    exit::{Exit, Failure, exit_of, note, print_error},
     operations::{self, Begun, Starting},
     output::{print, print_json},
     person,
@@ -136,18 +136,18 @@ impl Which {
                 format!("{problem}; `jobs {change} --all` takes --state {}, several separated by commas", names.join(", ")),
             )
         };
-        let says_state = only.states().len() < JobState::ALL.len();
-        let said = match (&select.state[..], change) {
-            ([], Change::Requeue) if !says_state => vec![JobState::Dead],
+        let has_state = only.states().len() < JobState::ALL.len();
+        let chosen = match (&select.state[..], change) {
+            ([], Change::Requeue) if !has_state => vec![JobState::Dead],
             ([], _) if only.is_empty() => return Err(refused("the state is missing, and there is no --where")),
             ([], _) => applies.clone(),
-            (said, _) => said.to_vec(),
+            (chosen, _) => chosen.to_vec(),
         };
-        if let Some(state) = said.iter().find(|state| !change.applies_to(**state)) {
+        if let Some(state) = chosen.iter().find(|state| !change.applies_to(**state)) {
             return Err(refused(&format!("jobs that are {state} cannot be {}", change.done())));
         }
-        let is_meant = |state: &JobState| said.contains(state) && only.states().contains(state);
-        let states: Vec<JobState> = applies.iter().copied().filter(is_meant).collect();
+        let is_chosen = |state: &JobState| chosen.contains(state) && only.states().contains(state);
+        let states: Vec<JobState> = applies.iter().copied().filter(is_chosen).collect();
         // A filter names one state, or those that it leaves out.
         let terms: Vec<String> = match &states[..] {
             [] => return Err(refused(&format!("the filter `{only}` leaves no job that can be {}", change.done()))),
@@ -196,7 +196,7 @@ async fn named(inspector: &Inspector, change: Change, select: &Select) -> Result
             }
             Err(error) => {
                 let text = error_text(&error);
-                tell(&text);
+                print_error(&text);
                 problem.get_or_insert(exit_of(&error));
                 answers.push(Answer { job: job.clone(), done: false, answer: text });
                 // Without a broker there is no use in trying the rest.
@@ -245,16 +245,16 @@ async fn all(client: &Client, inspector: &Inspector, change: Change, select: &Se
     while let Some(queue) = queues.next() {
         let begun = match of_queue(inspector, &queue, change, &which, &starting, &select.format).await {
             Ok(begun) => begun,
-            Err(Unended::Ours(error)) => {
+            Err(Unended::Broker(error)) => {
                 unreadable.push(Unreadable::from(&queue, error)?);
                 continue;
             }
             // What one queue refuses does not keep the others waiting.
-            Err(Unended::Told(failure)) if failure.is_of_a_queue() => {
-                unreadable.push(Unreadable::told(&queue, failure));
+            Err(Unended::Command(failure)) if failure.is_of_a_queue() => {
+                unreadable.push(Unreadable::of_failure(&queue, failure));
                 continue;
             }
-            Err(Unended::Told(failure)) => {
+            Err(Unended::Command(failure)) => {
                 let left: Vec<String> = queues.collect();
                 if !left.is_empty() {
                     note(&format!("not begun: {}", left.join(", ")));
@@ -276,7 +276,7 @@ async fn all(client: &Client, inspector: &Inspector, change: Change, select: &Se
             print(&format!("{queue}: {done} {} {}", which.jobs(done), change.done()))?;
         }
         if let Some(operation) = operation.as_ref().filter(|operation| operation.failed > 0) {
-            note(&operations::told(operation));
+            note(&operations::described(operation));
         }
         totals.push(Total { queue, state: which.state().map(JobState::name), done, operation });
     }
@@ -286,7 +286,7 @@ async fn all(client: &Client, inspector: &Inspector, change: Change, select: &Se
         let state = which.state().map_or_else(|| format!("can be {}", change.done()), |state| format!("is {state}"));
         note(&if which.only.is_empty() { format!("no job {state}") } else { format!("no job {state} and matches the filter") });
     }
-    Unreadable::tell(&unreadable)
+    Unreadable::report(&unreadable)
 }
 
 fn is_under_way(total: &Total) -> bool {
@@ -295,8 +295,8 @@ fn is_under_way(total: &Total) -> bool {
 
 /// Why an operation did not come to its end here: an error, or what was told already.
 enum Unended {
-    Ours(Error),
-    Told(Failure),
+    Broker(Error),
+    Command(Failure),
 }
 
 /// `None`: there is no such job.
@@ -308,11 +308,11 @@ async fn of_queue(
     starting: &Starting,
     format: &Format,
 ) -> Result<Option<Begun>, Unended> {
-    if !which.filter.allows_queue(queue) || which.count(&inspector.stats(queue).await.map_err(Unended::Ours)?) == 0 {
+    if !which.filter.allows_queue(queue) || which.count(&inspector.stats(queue).await.map_err(Unended::Broker)?) == 0 {
         return Ok(None);
     }
     let new = NewOperation::new(change.into(), which.filter.clone());
-    operations::begin(inspector, queue, new, starting, format).await.map(Some).map_err(Unended::Told)
+    operations::begin(inspector, queue, new, starting, format).await.map(Some).map_err(Unended::Command)
 }
 
 #[cfg(test)]
@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_states_are_those_that_were_said_or_those_of_the_filter() {
+    fn the_states_are_those_of_the_option_or_of_the_filter() {
         let which = |change, states: &[JobState], filter: &str| {
             let filter = Vec::from_iter((!filter.is_empty()).then(|| filter.to_owned()));
             let select = Select {
@@ -356,14 +356,14 @@ mod tests {
     }
 
     #[test]
-    fn a_question_says_how_many_jobs_of_which_queues() {
-        let told = |counts: &[(&str, u64)], filter: &str| {
+    fn a_question_reports_how_many_jobs_of_which_queues() {
+        let text = |counts: &[(&str, u64)], filter: &str| {
             let counts: Vec<_> = counts.iter().map(|(queue, jobs)| ((*queue).to_owned(), *jobs)).collect();
             counted(&counts, &Which { states: vec![JobState::Dead], only: filter.parse().unwrap(), filter: Filter::default() })
         };
-        assert_eq!(told(&[("orders", 1)], ""), "1 dead job of orders");
-        assert_eq!(told(&[("mail", 3_000), ("orders", 12)], ""), "3,012 dead jobs of mail, orders");
-        assert_eq!(told(&[("orders", 3)], "task=greet"), "at most 3 dead jobs of orders that match `task=greet`");
+        assert_eq!(text(&[("orders", 1)], ""), "1 dead job of orders");
+        assert_eq!(text(&[("mail", 3_000), ("orders", 12)], ""), "3,012 dead jobs of mail, orders");
+        assert_eq!(text(&[("orders", 3)], "task=greet"), "at most 3 dead jobs of orders that match `task=greet`");
         let numbers = [0, 7, 999, 1_000, 1_234_567].map(in_thousands);
         assert_eq!(numbers, ["0", "7", "999", "1,000", "1,234,567"]);
     }

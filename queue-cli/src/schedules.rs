@@ -180,8 +180,8 @@ pub(super) fn described(registry: Option<&Registry>, args: &AddArgs) -> Result<S
     let mut job = match registry {
         Some(registry) => RawJob::from_json(tasks::find(registry, &args.task)?, &args.args)?,
         None if args.queue.is_none() => {
-            let way_out = "name it with --queue, or use the worker binary of your application";
-            return Err(Failure::new(Exit::Usage, format!("this program does not know the queue of the task `{}`: {way_out}", args.task)));
+            let advice = "name it with --queue, or use the worker binary of your application";
+            return Err(Failure::new(Exit::Usage, format!("this program does not know the queue of the task `{}`: {advice}", args.task)));
         }
         None => super::enqueue::raw_job(&args.task, &args.args)?,
     };
@@ -278,14 +278,14 @@ pub(super) async fn schedules(client: &Client, command: SchedulesCommand) -> Res
 async fn each(
     all: Vec<ScheduleAddress>,
     format: &Format,
-    said: [&str; 2],
+    outcomes: [&str; 2],
     change: impl AsyncFn(&ScheduleAddress) -> queue_core::Result<bool>,
 ) -> Result<(), Failure> {
     let mut changes = Vec::new();
     for schedule in all {
         let changed = change(&schedule).await?;
         if !format.json {
-            print(&format!("{schedule} {}", said[usize::from(!changed)]))?;
+            print(&format!("{schedule} {}", outcomes[usize::from(!changed)]))?;
         }
         changes.push(Changed { schedule, changed });
     }

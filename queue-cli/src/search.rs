@@ -99,5 +99,5 @@ pub(super) async fn search(client: &Client, args: &SearchArgs) -> Result<(), Fai
             note(&format!("examined {} of {} jobs; continue with --after {cursor}", answer.examined, answer.total));
         }
     }
-    Unreadable::tell(&answer.unreadable)
+    Unreadable::report(&answer.unreadable)
 }

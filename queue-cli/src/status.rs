@@ -81,7 +81,7 @@ const COLUMNS: [Column<QueueStatus>; 15] = [
     Made("#expired", |row| row.jobs(JobState::Expired)),
     Field("workers"),
     Field("lanes"),
-    Made("paused", |row| pauses::told(row.stats.pause.as_ref(), 40)),
+    Made("paused", |row| pauses::described(row.stats.pause.as_ref(), 40)),
 ];
 
 #[derive(Debug, clap::Args)]
@@ -136,7 +136,7 @@ async fn once(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
         let status =
             Status { broker, location, durability, condition, queues: rows, unreadable, unreadable_jobs, outboxes, topic_warnings };
         print_json(&status)?;
-        return Unreadable::tell(&status.unreadable);
+        return Unreadable::report(&status.unreadable);
     }
     let mut text = format!("{} {}\n{durability}: {}\n", info.kind, info.location, durability.meaning());
     text.push_str(&condition::text(&condition));
@@ -147,8 +147,8 @@ async fn once(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
     }
     for row in &rows {
         // The others have a column.
-        let told = |reason: &str| !["not_due", "retry", "key_held", "behind"].contains(&reason);
-        let waiting = row.waiting.iter().filter(|(reason, _)| told(reason));
+        let is_shown = |reason: &str| !["not_due", "retry", "key_held", "behind"].contains(&reason);
+        let waiting = row.waiting.iter().filter(|(reason, _)| is_shown(reason));
         let reasons: Vec<String> = waiting.map(|(reason, jobs)| format!("{jobs} {}", reason.replace('_', " "))).collect();
         if !reasons.is_empty() {
             text.push_str(&format!("\n{} waits: {}", row.queue, reasons.join(", ")));
@@ -165,7 +165,7 @@ async fn once(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
         text.push_str(&format!("\n{queue}{problem}"));
     }
     print(&wrapped(&text))?;
-    Unreadable::tell(&unreadable)
+    Unreadable::report(&unreadable)
 }
 
 const OUTBOXES: [Column<(OutboxRecord, Option<OutboxDepth>)>; 7] = [
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outbox_is_a_row_of_each_queue_and_says_since_when_nobody_has_reported_it() {
+    fn an_outbox_is_a_row_of_each_queue_and_reports_since_when_nobody_has_reported_it() {
         let mut mail = OutboxDepth::new("mail");
         (mail.waiting, mail.oldest, mail.holder) = (1_200, Some(Duration::from_secs(3)), Some("web-1 pid 7".to_owned()));
         let mut shop = OutboxRecord::new(b"\x01", "shop.db", 9, None, vec![mail, OutboxDepth::new("@orders")]);

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{
     args::Format,
-    exit::{Exit, Failure, tell},
+    exit::{Exit, Failure, print_error},
     output::exact,
     table::{
         self,
@@ -48,7 +48,7 @@ struct ParamRow {
 pub(super) fn tasks(registry: &Registry, format: &Format) -> Result<(), Failure> {
     table::list(format, "tasks", &registry.handlers().map(row).collect::<Vec<_>>(), &COLUMNS, NO_TASK)?;
     let duplicates = registry.duplicates();
-    duplicates.iter().for_each(|problem| tell(problem));
+    duplicates.iter().for_each(|problem| print_error(problem));
     if duplicates.is_empty() { Ok(()) } else { Err(Failure::silent(Exit::Setup)) }
 }
 
@@ -57,12 +57,12 @@ pub(super) fn find(registry: &Registry, name: &str) -> Result<&'static TaskDef, 
     if let Some(handler) = registry.get(name) {
         return Ok(handler.task);
     }
-    let way_out = match queue_core::__private::nearest(name, registry.names()) {
+    let advice = match queue_core::__private::nearest(name, registry.names()) {
         _ if registry.tasks().next().is_none() => NO_TASK.to_owned(),
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("there are {}", registry.tasks().map(|task| format!("`{}`", task.name)).collect::<Vec<_>>().join(", ")),
     };
-    Err(Failure::new(Exit::NotFound, format!("unknown task `{name}`: {way_out}")))
+    Err(Failure::new(Exit::NotFound, format!("unknown task `{name}`: {advice}")))
 }
 
 const NO_TASK: &str = "no task is linked into this program; name the crate that has them (`use shop_tasks as _;`)";
@@ -72,11 +72,11 @@ const COLUMNS: [Column<TaskRow>; 5] = [
     Field("queue"),
     // `order_id: u64, note: Option<String>`; a parameter with a default ends in `= …`.
     Made("parameters", |task| {
-        let told = task.params.iter().map(|param| match param.required || param.option {
+        let params = task.params.iter().map(|param| match param.required || param.option {
             true => format!("{}: {}", param.name, param.ty),
             false => format!("{}: {} = …", param.name, param.ty),
         });
-        told.collect::<Vec<_>>().join(", ")
+        params.collect::<Vec<_>>().join(", ")
     }),
     Made("attempts", |task| task.max_attempts.map_or_else(String::new, |attempts| attempts.to_string())),
     Made("timeout", |task| task.timeout.map_or_else(String::new, exact)),

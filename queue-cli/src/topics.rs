@@ -245,7 +245,7 @@ pub(super) async fn topics(client: &Client, command: TopicsCommand) -> Result<()
             table::list(&format, "events", &events, &EVENTS, "there are no events")
         }
         TopicsCommand::Subscribe { subscription: Named { subscription, topic }, from } => {
-            tell_if_new(client, &topic).await?;
+            note_if_new(client, &topic).await?;
             let made = inspector.subscribe(&topic, &subscription, from).await?;
             let what = if made { "is made" } else { "already exists and keeps its position" };
             Ok(print(&format!("{subscription}@{topic} {what}"))?)
@@ -259,13 +259,13 @@ pub(super) async fn topics(client: &Client, command: TopicsCommand) -> Result<()
         }
         TopicsCommand::Rewind(args) => rewind(client, args).await,
         TopicsCommand::Set(SetArgs { topic, age, count, bytes, lag }) => {
-            let said = Retention { age, count, bytes, lag };
-            if said == Retention::default() {
+            let changed = Retention { age, count, bytes, lag };
+            if changed == Retention::default() {
                 return Err(Failure::new(Exit::Usage, "nothing to set: give --age, --count, --bytes or --lag"));
             }
-            tell_if_new(client, &topic).await?;
-            inspector.set_retention(&topic, said).await?;
-            let kept = inspector.topic(&topic).await?.map(|topic| topic.retention).unwrap_or(said);
+            note_if_new(client, &topic).await?;
+            inspector.set_retention(&topic, changed).await?;
+            let kept = inspector.topic(&topic).await?.map(|topic| topic.retention).unwrap_or(changed);
             Ok(print(&format!("{topic}: {}", keeps(&kept)))?)
         }
         TopicsCommand::Trim { topic, format } => {
@@ -284,7 +284,7 @@ pub(super) async fn topics(client: &Client, command: TopicsCommand) -> Result<()
 
 /// An event may be published, and a subscription made, before a topic is there. Its name may be
 /// misspelled, too.
-async fn tell_if_new(client: &Client, topic: &str) -> Result<(), Failure> {
+async fn note_if_new(client: &Client, topic: &str) -> Result<(), Failure> {
     let known = client.broker().topics().await?;
     if !known.iter().any(|known| **known == *topic) {
         let near = queue_core::__private::nearest(topic, known.iter().map(|name| &**name));
@@ -298,8 +298,8 @@ async fn tell_if_new(client: &Client, topic: &str) -> Result<(), Failure> {
 /// name like it.
 pub(super) fn check(registry: &Registry, command: &TopicsCommand) -> Result<(), Failure> {
     let TopicsCommand::Publish(PublishArgs { topic, event, .. }) = command else { return Ok(()) };
-    let heard = registry.tasks().filter_map(|task| Some((subscription_at(task.queue)?.1, task.name)));
-    let known: BTreeSet<(&str, &str)> = declared_events().map(|event| (event.topic, event.name)).chain(heard).collect();
+    let subscribed = registry.tasks().filter_map(|task| Some((subscription_at(task.queue)?.1, task.name)));
+    let known: BTreeSet<(&str, &str)> = declared_events().map(|event| (event.topic, event.name)).chain(subscribed).collect();
     if known.is_empty() || known.contains(&(topic, event)) {
         return Ok(());
     }
@@ -346,8 +346,8 @@ const COLUMNS: [Column<TopicInfo>; 6] = [
     Made("#subscriptions", |topic| topic.subscriptions.len().to_string()),
     Made("slowest", |topic| {
         let slowest = topic.subscriptions.iter().max_by_key(|subscription| subscription.lag);
-        let told = |of: &SubscriptionInfo| if of.lag.is_zero() { "-".to_owned() } else { format!("{} ({})", of.name, coarse(of.lag)) };
-        slowest.map(told).unwrap_or_default()
+        let text = |of: &SubscriptionInfo| if of.lag.is_zero() { "-".to_owned() } else { format!("{} ({})", of.name, coarse(of.lag)) };
+        slowest.map(text).unwrap_or_default()
     }),
     Made("#lost", |topic| topic.subscriptions.iter().map(|subscription| subscription.lost).sum::<u64>().to_string()),
 ];
@@ -388,7 +388,7 @@ fn show(topic: &TopicInfo, format: &Format) -> Result<(), Failure> {
         if of.skipped > 0 {
             note(&format!("{} has skipped {} events of types that it did not know", of.name, of.skipped));
         }
-        if let Some(why) = &of.stands_because {
+        if let Some(why) = &of.stop_reason {
             note(&format!("{} is stopped: {why}", of.name));
         }
     }
@@ -408,7 +408,7 @@ async fn publish(client: &Client, args: PublishArgs) -> Result<(), Failure> {
     for (name, value) in args.tag {
         event = event.tag(name, value);
     }
-    tell_if_new(client, &topic).await?;
+    note_if_new(client, &topic).await?;
     let published = event.publish(client).await?;
     if args.format.json {
         return Ok(print_json(&serde_json::json!({ "topic": &*published.topic, "id": published.id.to_string() }))?);

@@ -91,7 +91,7 @@ const COLUMNS: [Column<WorkerRecord>; 13] = [
     Made("#cpu", |worker| worker.load.and_then(|load| load.cores()).map_or_else(unknown, |cores| format!("{cores:.2}"))),
     Made("mode", mode),
     Made("since", |worker| worker.since.map_or_else(String::new, |since| relative(since, SystemTime::now()))),
-    Made("heard", |worker| {
+    Made("seen", |worker| {
         let over = if worker.lease_left.is_zero() { ", lease expired" } else { "" };
         format!("{} ago{over}", coarse(worker.lease_age))
     }),
@@ -139,12 +139,12 @@ async fn list(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
         let elsewhere = inspector.workers().await.unwrap_or_default();
         for worker in workers.iter_mut().filter(|worker| worker.load.is_none()) {
             if let Some(other) = elsewhere.iter().find(|other| other.id == worker.id) {
-                (worker.load, worker.speaks_in, worker.asked) = (other.load, other.speaks_in.clone(), other.asked.clone());
+                (worker.load, worker.reports_to, worker.asked) = (other.load, other.reports_to.clone(), other.asked.clone());
             }
         }
     }
     table::list(&args.format, "workers", &workers, &COLUMNS, "no worker is registered")?;
-    Unreadable::tell(&unreadable)
+    Unreadable::report(&unreadable)
 }
 
 /// The worker of an id, or those that are alive.
@@ -208,7 +208,7 @@ const JOBS: [Column<JobRecord>; 5] = [
         let since = job.running.as_ref().map(|running| SystemTime::now().duration_since(running.since).unwrap_or_default());
         since.map(coarse).unwrap_or_default()
     }),
-    Made("progress", |job| job.progress.as_ref().map(|progress| short(&logs::told(progress), 60)).unwrap_or_default()),
+    Made("progress", |job| job.progress.as_ref().map(|progress| short(&logs::described(progress), 60)).unwrap_or_default()),
 ];
 
 #[cfg(test)]

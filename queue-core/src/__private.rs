@@ -13,7 +13,7 @@ pub use crate::process::*;
 pub use crate::redis::RedisBroker;
 #[cfg(feature = "sqlite")]
 pub use crate::sqlite::{SqliteBroker, backup};
-pub use crate::text::{is_obeyed, plain, redacted};
+pub use crate::text::{is_control, plain, redacted};
 pub use crate::{
     address::{check_name, check_queue, subscription_at},
     alarm::Alarm,

@@ -160,8 +160,8 @@ pub(crate) fn encode_readable<T: Serialize + DeserializeOwned>(bytes: &mut Vec<u
 /// Checks that what serde does not read everywhere can be read back.
 pub(crate) fn read_back<T: DeserializeOwned>(bytes: &[u8]) -> Result<(), Problem> {
     decode_placed::<T>(bytes).map(drop).map_err(|problem| {
-        let (path, told) = problem.split_once(": ").unwrap_or(("", &problem));
-        Problem { path: path.to_owned(), ..unread(&told) }
+        let (path, text) = problem.split_once(": ").unwrap_or(("", &problem));
+        Problem { path: path.to_owned(), ..unread(&text) }
     })
 }
 

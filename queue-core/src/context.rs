@@ -18,7 +18,7 @@ use std::{
 
 use tokio::sync::{Notify, mpsc};
 
-use self::{completion::Completion, cost::NowUsed, progress::Told};
+use self::{completion::Completion, cost::NowUsed, progress::Reports};
 pub(crate) use crate::outcome::CancelCause;
 use crate::{address::JobId, broker::PartyName, client::Client};
 
@@ -150,7 +150,7 @@ struct Running {
     cancel: AtomicU8,
     polls: AtomicU32,
     cancelled: Notify,
-    told: Told,
+    reports: Reports,
     used: NowUsed,
 }
 
@@ -211,18 +211,18 @@ pub struct Environment {
     pub client: Option<Client>,
     /// Receives the jobs whose handlers have reported progress or log lines that are not stored
     /// yet.
-    pub told: Option<mpsc::UnboundedSender<JobContext>>,
+    pub reporting: Option<mpsc::UnboundedSender<JobContext>>,
 }
 
 impl Environment {
     /// Of these values and this client.
     pub fn new(data: DataMap, client: Option<Client>) -> Self {
-        Environment { data, client, told: None }
+        Environment { data, client, reporting: None }
     }
 
     /// The same, with a channel for the jobs whose handlers have reported progress or log lines.
-    pub fn telling(&self, told: mpsc::UnboundedSender<JobContext>) -> Self {
-        Environment { told: Some(told), ..self.clone() }
+    pub fn with_reporting(&self, reporting: mpsc::UnboundedSender<JobContext>) -> Self {
+        Environment { reporting: Some(reporting), ..self.clone() }
     }
 }
 
@@ -240,7 +240,7 @@ impl LeaseClock {
     }
 
     /// Whether it ends later than now. One that was never set has ended.
-    pub fn stands(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0 && self.until() > Instant::now()
     }
 
@@ -258,7 +258,7 @@ impl JobContext {
             cancel: AtomicU8::new(0),
             polls: AtomicU32::new(0),
             cancelled: Notify::new(),
-            told: Told::default(),
+            reports: Reports::default(),
             used: NowUsed::default(),
         }))
     }

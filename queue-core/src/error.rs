@@ -1,13 +1,13 @@
 //! The error type of this crate, grouped by what the caller can do.
 
+mod advice;
 mod kind;
 mod pending;
-mod way_out;
 
 use std::{error::Error as StdError, sync::Arc};
 
+use self::advice::{advice, it_is};
 pub use self::pending::Pending;
-use self::way_out::{it_is, way_out};
 use crate::address::{JobAddress, JobId};
 
 /// The error of the operating system, the server or the database behind one of ours.
@@ -165,7 +165,7 @@ pub enum Error {
         problem: String,
     },
     /// A job is in a state in which this cannot be done.
-    #[error("cannot {verb} job `{job}`: {}{}", it_is(state), way_out(verb, state))]
+    #[error("cannot {verb} job `{job}`: {}{}", it_is(state), advice(verb, state))]
     WrongState {
         /// The job.
         job: JobAddress,

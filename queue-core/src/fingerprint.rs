@@ -12,7 +12,7 @@ use crate::{
 
 /// How much of a text counts, in bytes. A list of jobs has a little more of an error, so that a
 /// fingerprint is the same from there.
-const LOOKED_AT: usize = 500;
+const EXAMINED: usize = 500;
 
 /// Longest pattern, in bytes.
 const LONGEST: usize = 200;
@@ -52,7 +52,7 @@ impl Fingerprint {
     /// The text of a failure with `*` for each number, id and quoted value, at most 200 bytes of
     /// it.
     pub fn pattern(text: &str) -> String {
-        let head = head(text, LOOKED_AT);
+        let head = head(text, EXAMINED);
         let is_cut = head.len() < text.len();
         let mut scan = Scan { text: unquoted(head.trim()), at: 0, is_cut, pattern: String::new() };
         while scan.step() {}

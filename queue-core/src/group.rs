@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_a_way_out() {
+    fn what_cannot_be_is_refused_with_advice() {
         let of = RuleOf::Group(group("acme"));
         let problem = |rule: GroupRule, of: &RuleOf| rule.check(of).unwrap_err().to_string();
         let rule = GroupRule::new();

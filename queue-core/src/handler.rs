@@ -111,7 +111,7 @@ impl Wanted {
 
     /// Whether it is wanted now.
     pub fn now(&self) -> bool {
-        self.kept || self.watched.as_ref().is_some_and(LeaseClock::stands)
+        self.kept || self.watched.as_ref().is_some_and(LeaseClock::is_valid)
     }
 }
 

@@ -112,8 +112,8 @@ pub(crate) fn limit_of_payload(
     group: Option<&GroupName>,
 ) -> Result<Option<(LimitKey, String)>> {
     let refused = |path: &str, problem: &str| {
-        let way_out = "name others with `limit(by = [..])`, or give the job a key with `.limit(..)`";
-        Error::invalid("limit", format!("{task}: {path}"), format!("{problem}; {way_out}"))
+        let advice = "name others with `limit(by = [..])`, or give the job a key with `.limit(..)`";
+        Error::invalid("limit", format!("{task}: {path}"), format!("{problem}; {advice}"))
     };
     let (mut bytes, mut text, mut known) = (Vec::new(), String::new(), limit.by.is_empty() && !limit.by_group);
     let mut say = |part: &str| {
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_missing_and_default_values_are_told_apart() {
+    fn empty_missing_and_default_values_are_distinguished() {
         let note: Option<&[&str]> = Some(&["order.note"]);
         let empty = key(note, &parameters(1, 2, Some("")));
         let none = key(note, &parameters(1, 2, None));

@@ -30,7 +30,7 @@ impl Pauses {
 
     /// Pauses before the next try of a call that ends at `end`, and ends the pause early where that
     /// leaves `last_try` for one more.
-    pub(crate) async fn rest(&mut self, end: tokio::time::Instant, last_try: Duration) {
+    pub(crate) async fn sleep(&mut self, end: tokio::time::Instant, last_try: Duration) {
         let now = tokio::time::Instant::now();
         let wake = (now + self.pause()).min(end);
         let last = end.checked_sub(last_try).filter(|last| now < *last && wake > *last);
@@ -62,7 +62,7 @@ mod tests {
             let end = begun + Duration::from_millis(millis);
             let mut tries = vec![begun];
             while Instant::now() < end {
-                pauses.rest(end, LAST_TRY).await;
+                pauses.sleep(end, LAST_TRY).await;
                 tries.push(Instant::now());
             }
             assert!(end.elapsed() <= Duration::from_millis(1), "{millis} ms: {:?} too late", end.elapsed());

@@ -129,7 +129,7 @@ impl PayloadWriter {
     pub fn field<T>(&mut self, name: &str, value: &T, param: &Param<T>) {
         if self.problem.is_none() {
             self.problem =
-                self.write(name, param.option, |bytes| (param.encode)(bytes, value, param.form)).err().map(|problem| told(name, &problem));
+                self.write(name, param.option, |bytes| (param.encode)(bytes, value, param.form)).err().map(|problem| named(name, &problem));
         }
     }
 
@@ -142,7 +142,7 @@ impl PayloadWriter {
         match self.write(name, param.option, |bytes| (param.json)(bytes, value, param.form)) {
             Ok(()) => Ok(()),
             Err(JsonProblem::Encode(problem)) => {
-                self.problem.get_or_insert(told(name, &problem));
+                self.problem.get_or_insert(named(name, &problem));
                 Ok(())
             }
             Err(JsonProblem::Misfit(path, problem)) => {
@@ -216,7 +216,7 @@ impl From<codec::Problem> for JsonProblem {
 }
 
 /// Why a parameter cannot be encoded.
-fn told(name: &str, problem: &codec::Problem) -> String {
+fn named(name: &str, problem: &codec::Problem) -> String {
     format!("parameter `{name}{}`: {}", problem.path, problem.message)
 }
 

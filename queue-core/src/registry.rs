@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn two_tasks_of_one_name_are_told_with_both_places_in_the_order_of_the_source() {
+    fn two_tasks_of_one_name_are_reported_with_both_places_in_the_order_of_the_source() {
         let one_way = registry(&[&SEND, &MAIL]).duplicates();
         assert_eq!(one_way, registry(&[&MAIL, &SEND, &SEND]).duplicates());
         let [message] = one_way.as_slice() else { panic!("{one_way:?}") };

@@ -12,12 +12,12 @@ pub(crate) fn cut(mut text: String, max: usize) -> String {
 
 /// A text on one line, without what a terminal would obey.
 pub fn plain(text: &str) -> String {
-    text.replace(is_obeyed, " ")
+    text.replace(is_control, " ")
 }
 
-/// Whether a terminal obeys a character instead of showing it: control characters, and those that
-/// change the direction of the text.
-pub fn is_obeyed(c: char) -> bool {
+/// Whether a character controls a terminal instead of being shown: control characters, and those
+/// that change the direction of the text.
+pub fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

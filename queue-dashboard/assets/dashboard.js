@@ -14,8 +14,8 @@
   const morph = (from, to) => {
     if (from.nodeType === 3) { if (from.data !== to.data) from.data = to.data; return; }
     if (from.nodeType !== 1) return;
-    const ours = from.nodeName === 'DETAILS' ? 'open' : null;
-    for (const { name } of [...from.attributes]) if (!to.hasAttribute(name) && name !== ours && !from.hasAttribute('data-kept-' + name)) from.removeAttribute(name);
+    const kept = from.nodeName === 'DETAILS' ? 'open' : null;
+    for (const { name } of [...from.attributes]) if (!to.hasAttribute(name) && name !== kept && !from.hasAttribute('data-kept-' + name)) from.removeAttribute(name);
     for (const { name, value } of to.attributes) if (from.getAttribute(name) !== value && !from.hasAttribute('data-kept-' + name)) from.setAttribute(name, value);
     const keyed = new Map();
     for (const child of from.children) if (child.id) keyed.set(child.id, child);
@@ -50,7 +50,7 @@
 
   document.addEventListener('DOMContentLoaded', () => {
     const body = document.body, live = document.getElementById('live'), signal = document.getElementById('signal');
-    const say = (kind, text) => {
+    const show = (kind, text) => {
       if (!signal) return;
       signal.hidden = false;
       signal.className = 'signal ' + kind;
@@ -59,22 +59,22 @@
     };
 
     // `made`: when what the page shows was made.
-    let source = null, heard = 0, gone = false, held = false, made = Date.now();
+    let source = null, lastMessage = 0, gone = false, held = false, made = Date.now();
     const open = () => {
       if (!body.dataset.live || source || document.hidden || gone || held || !window.EventSource) return;
-      say('wait', 'Connecting');
-      heard = Date.now();
+      show('wait', 'Connecting');
+      lastMessage = Date.now();
       source = new EventSource(body.dataset.live);
       source.addEventListener('page', (event) => {
-        heard = made = Date.now();
+        lastMessage = made = Date.now();
         const fresh = document.createElement('div');
         fresh.id = 'live';
         fresh.innerHTML = event.data;
         morph(live, fresh);
         after();
-        say('', 'Live');
+        show('', 'Live');
       });
-      source.addEventListener('same', () => { heard = made = Date.now(); say('', 'Live'); });
+      source.addEventListener('same', () => { lastMessage = made = Date.now(); show('', 'Live'); });
       source.addEventListener('late', (event) => {
         const fresh = document.createElement('template');
         fresh.innerHTML = event.data;
@@ -82,27 +82,27 @@
         banner.querySelector('[data-seen]').dateTime = new Date(made).toISOString();
         if (old) morph(old, banner); else live.prepend(banner);
         tickTimes();
-        if (Date.now() - heard < 7000) say('old', 'Not up to date');
+        if (Date.now() - lastMessage < 7000) show('old', 'Not up to date');
       });
-      source.addEventListener('gone', (event) => { gone = true; close(); say('old', 'Gone'); signal.title = event.data; });
+      source.addEventListener('gone', (event) => { gone = true; close(); show('old', 'Gone'); signal.title = event.data; });
       source.addEventListener('error', () => { if (source && source.readyState === EventSource.CLOSED) { close(); setTimeout(open, 5000); } });
     };
     const close = () => { if (source) source.close(); source = null; };
-    document.addEventListener('visibilitychange', () => { if (document.hidden) { close(); say('wait', 'Paused'); } else open(); });
+    document.addEventListener('visibilitychange', () => { if (document.hidden) { close(); show('wait', 'Paused'); } else open(); });
     document.addEventListener('click', (event) => {
       const pause = event.target.closest('[data-pause]');
       if (!pause) return;
       held = !held;
       pause.textContent = held ? 'Continue' : 'Pause';
-      if (held) { close(); say('wait', 'Paused'); } else open();
+      if (held) { close(); show('wait', 'Paused'); } else open();
     });
     window.addEventListener('pagehide', close);
     window.addEventListener('pageshow', open);
     setInterval(() => {
       if (document.hidden) return;
       tickTimes();
-      const silent = Math.floor((Date.now() - heard) / 1000);
-      if (body.dataset.live && !gone && !held && heard && silent >= 7) say('old', 'Not up to date for ' + span(silent));
+      const silent = Math.floor((Date.now() - lastMessage) / 1000);
+      if (body.dataset.live && !gone && !held && lastMessage && silent >= 7) show('old', 'Not up to date for ' + span(silent));
     }, 1000);
 
     // Selecting jobs.

@@ -59,7 +59,7 @@ impl Tone {
 pub(crate) struct Finding {
     pub(crate) tone: Tone,
     pub(crate) text: String,
-    pub(crate) way_out: String,
+    pub(crate) advice: String,
     /// Where to see it, behind the base.
     pub(crate) link: Option<String>,
     /// An error of one of the jobs.
@@ -89,8 +89,8 @@ pub(crate) fn pieces(text: &str) -> Vec<(bool, &str)> {
 }
 
 impl Finding {
-    fn new(tone: Tone, text: impl Into<String>, way_out: impl Into<String>) -> Self {
-        Finding { tone, text: text.into(), way_out: way_out.into(), link: None, quote: None, action: None }
+    fn new(tone: Tone, text: impl Into<String>, advice: impl Into<String>) -> Self {
+        Finding { tone, text: text.into(), advice: advice.into(), link: None, quote: None, action: None }
     }
 
     fn with(mut self, action: Action) -> Self {
@@ -152,7 +152,7 @@ fn of_the_broker(snapshot: &Snapshot) -> Vec<Finding> {
     let mut found = Vec::new();
     let condition = &snapshot.condition;
     if let Some(trouble) = &condition.trouble {
-        found.push(Finding::new(Tone::Bad, in_trouble(trouble), format!("{}.", capital(trouble.way_out()))));
+        found.push(Finding::new(Tone::Bad, in_trouble(trouble), format!("{}.", capital(trouble.advice()))));
     } else if let Some(room) = condition.percent().filter(|percent| *percent >= SOON_FULL).and(condition.room()) {
         found.push(Finding::new(Tone::Warn, format!("The broker is nearly full: {room}."), "Raise `maxmemory`, or let workers catch up."));
     }
@@ -178,7 +178,7 @@ fn in_trouble(trouble: &Trouble) -> String {
 /// Names of databases and queues may have backticks.
 fn of_an_outbox(outbox: &OutboxRecord) -> Vec<Finding> {
     let problems = outbox.problems().into_iter();
-    problems.map(|(problem, way_out)| Finding::new(Tone::Warn, capital(&problem) + ".", capital(way_out) + ".")).collect()
+    problems.map(|(problem, advice)| Finding::new(Tone::Warn, capital(&problem) + ".", capital(advice) + ".")).collect()
 }
 
 fn unserved(_: &Snapshot, queue: &Queue) -> Option<Finding> {
@@ -208,8 +208,8 @@ fn skewed(skew_ms: i64) -> Option<Finding> {
     let by = Duration::from_millis(skew_ms.unsigned_abs());
     let direction = if skew_ms > 0 { "ahead of" } else { "behind" };
     let text = format!("The clock of the broker is {} {direction} the clock of this dashboard: ages shown here are wrong.", span(by));
-    let way_out = "Compare both with a third clock, and synchronize them by NTP. Jobs and schedules use the broker's clock.";
-    (by > SKEWED).then(|| Finding::new(Tone::Warn, text, way_out))
+    let advice = "Compare both with a third clock, and synchronize them by NTP. Jobs and schedules use the broker's clock.";
+    (by > SKEWED).then(|| Finding::new(Tone::Warn, text, advice))
 }
 
 /// Names what the jobs wait for, who holds it, and its expected end.
@@ -225,7 +225,7 @@ fn waits_long(snapshot: &Snapshot, queue: &Queue) -> Option<Finding> {
     let (main, jobs) = main.map_or(("behind", queue.stats.count(JobState::Ready)), |(reason, jobs)| (*reason, *jobs));
     let first = snapshot.details.firsts.iter().find(|job| *job.address.queue == **name);
     let cause = first.and_then(|job| job.waiting.iter().find(|reason| reason.name() == main));
-    let (for_what, way_out, page) = why_long(main);
+    let (for_what, advice, page) = why_long(main);
     let mut text = format!("The oldest ready job of `{name}` is {} old; {} waiting {for_what}", span(waits), are(jobs));
     if let Some(cause) = cause.filter(|_| main != "behind") {
         text.push_str(&format!(". The first: {}{}", short(&cause.to_string(), 200), holder_and_end(cause, snapshot.at)));
@@ -235,7 +235,7 @@ fn waits_long(snapshot: &Snapshot, queue: &Queue) -> Option<Finding> {
         "jobs" => format!("/jobs?{}", query(&[("queue", name), ("state", "ready")])),
         page => format!("/{page}?{}", query(&[("queue", name)])),
     };
-    Some(Finding { link: Some(link), action, ..Finding::new(Tone::Warn, text + ".", way_out) })
+    Some(Finding { link: Some(link), action, ..Finding::new(Tone::Warn, text + ".", advice) })
 }
 
 /// The button that ends this reason. A worker is resumed only if it is the only one of the queue.
@@ -303,8 +303,8 @@ fn schedule(record: &ScheduleRecord) -> Finding {
         }
         None => {
             let text = format!("The schedule `{address}` fails: {dead} of the task `{task}`.");
-            let way_out = "See the error of its last job. Pause the schedule until the cause is repaired, or requeue the job.";
-            Finding::new(Tone::Warn, text, way_out).with(Action::new("Pause", "/schedules/pause", &fields))
+            let advice = "See the error of its last job. Pause the schedule until the cause is repaired, or requeue the job.";
+            Finding::new(Tone::Warn, text, advice).with(Action::new("Pause", "/schedules/pause", &fields))
         }
     };
     Finding { link: Some(format!("/schedules/{address}")), ..finding }
@@ -312,9 +312,9 @@ fn schedule(record: &ScheduleRecord) -> Finding {
 
 fn difference(queue: &str, of: &Difference) -> Finding {
     let page = if of.limit.is_some() { "limits" } else { "groups" };
-    let way_out = "Deploy one release everywhere, or set the value on that page: it overrides every declaration.";
+    let advice = "Deploy one release everywhere, or set the value on that page: it overrides every declaration.";
     let text = format!("In `{queue}` {of}.");
-    Finding { link: Some(format!("/{page}?{}", query(&[("queue", queue)]))), ..Finding::new(Tone::Warn, text, way_out) }
+    Finding { link: Some(format!("/{page}?{}", query(&[("queue", queue)]))), ..Finding::new(Tone::Warn, text, advice) }
 }
 
 fn paused(_: &Snapshot, queue: &Queue) -> Option<Finding> {
@@ -351,7 +351,7 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
         String::new()
     };
     let task = if task.is_empty() { format!("{word} that cannot be decoded") } else { format!("{word} of the task `{task}`") } + &examined;
-    let (tone, text, way_out) = match state {
+    let (tone, text, advice) = match state {
         JobState::Parked if !failed.is_empty() => {
             let word = if failed.len() == 1 { "release" } else { "releases" };
             let text = format!("Parked in `{queue}`: {of_them} {task}, which {word} {} cannot read.", short(&failed.join(", "), 60));
@@ -368,7 +368,7 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
             (Tone::Warn, text, "If the service they need has recovered, promote them: they start at once.")
         }
         _ => {
-            let (why, way_out) = match *reason {
+            let (why, advice) = match *reason {
                 "crashed" => (
                     "crashed their worker's process repeatedly",
                     "See the log of the worker and the kernel log (out of memory) at the time of the crash. Fix the task, then requeue them.",
@@ -379,14 +379,14 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
                 "buried" => ("buried by the handler", "Fix the cause of the error, then requeue them."),
                 _ => ("failed in every attempt", "Fix the cause of the error, then requeue them."),
             };
-            (Tone::Warn, format!("Dead in `{queue}`: {of_them} {task} {why}."), way_out)
+            (Tone::Warn, format!("Dead in `{queue}`: {of_them} {task} {why}."), advice)
         }
     };
-    let mut finding = Finding::new(tone, text, way_out).at(&[("queue", queue), ("state", state.name()), ("task", &group.task)]);
+    let mut finding = Finding::new(tone, text, advice).at(&[("queue", queue), ("state", state.name()), ("task", &group.task)]);
     finding.quote = error.as_deref().map(|error| short(error, 160));
     if let Some(at) = until {
         let when = Moment::new(*at, snapshot.at).relative;
-        finding.way_out.push_str(&match state {
+        finding.advice.push_str(&match state {
             JobState::Retry if *at <= snapshot.at => " Otherwise the next attempt is due now.".to_owned(),
             JobState::Retry => format!(" Otherwise the next attempt is due {when}."),
             _ => format!(" Otherwise the first becomes a dead letter {when}."),
@@ -435,8 +435,8 @@ fn suspect(job: &JobRecord, now: SystemTime) -> Finding {
         count(u64::from(job.crashes), "crash"),
         runs_again(job, now)
     );
-    let way_out = "If the process was killed from outside, ignore this. Otherwise see its log and its memory: after `max_crashes` crashes the job becomes a dead letter.";
-    Finding { link: Some(path_of(&job.address)), ..Finding::new(Tone::Warn, text, way_out) }
+    let advice = "If the process was killed from outside, ignore this. Otherwise see its log and its memory: after `max_crashes` crashes the job becomes a dead letter.";
+    Finding { link: Some(path_of(&job.address)), ..Finding::new(Tone::Warn, text, advice) }
 }
 
 /// Who has the job now, or when it runs again.
@@ -465,8 +465,8 @@ fn silent(snapshot: &Snapshot, worker: &WorkerRecord) -> Option<Finding> {
         if holds > 0 { format!("; it held {}", count(holds, "job")) } else { String::new() }
     );
     is_silent(worker).then(|| {
-        let way_out = "If it was not stopped on purpose, check its log. Another live worker of its queues reclaims its jobs about 12 s after the lease has expired. If no other worker runs, start one.";
-        Finding { link: Some("/workers".to_owned()), ..Finding::new(if holds > 0 { Tone::Warn } else { Tone::Note }, text, way_out) }
+        let advice = "If it was not stopped on purpose, check its log. Another live worker of its queues reclaims its jobs about 12 s after the lease has expired. If no other worker runs, start one.";
+        Finding { link: Some("/workers".to_owned()), ..Finding::new(if holds > 0 { Tone::Warn } else { Tone::Note }, text, advice) }
     })
 }
 
@@ -527,16 +527,13 @@ mod tests {
     #[tokio::test]
     async fn more_workers_are_advised_only_where_jobs_wait_for_a_slot_of_a_worker() {
         let behind = waits_for("behind").await;
-        assert!(
-            behind.text.ends_with("7 jobs are waiting for a free slot.") && behind.way_out.contains("Start more workers"),
-            "{behind:?}"
-        );
+        assert!(behind.text.ends_with("7 jobs are waiting for a free slot.") && behind.advice.contains("Start more workers"), "{behind:?}");
         for reason in ["rate_limited", "limit_full", "group_full"] {
             let finding = waits_for(reason).await;
-            assert!(finding.way_out.starts_with("More workers do not help."), "{finding:?}");
+            assert!(finding.advice.starts_with("More workers do not help."), "{finding:?}");
         }
         assert_eq!(waits_for("rate_limited").await.link.as_deref(), Some("/limits?queue=pay"));
-        assert!(waits_for("group_paused").await.way_out.starts_with("Resume the groups"));
+        assert!(waits_for("group_paused").await.advice.starts_with("Resume the groups"));
     }
 
     /// The only worker was killed while all of its slots were busy.
@@ -558,7 +555,7 @@ mod tests {
     fn more_findings_of_a_kind_are_counted_with_the_place_that_lists_them() {
         let found = (0..7).map(|n| Finding::new(Tone::Note, format!("{n}"), "")).collect();
         let last = few(found, "silent workers", "the page Workers").pop().unwrap();
-        assert_eq!((last.text.as_str(), last.way_out.as_str()), ("And 2 more silent workers.", "See the page Workers."));
+        assert_eq!((last.text.as_str(), last.advice.as_str()), ("And 2 more silent workers.", "See the page Workers."));
     }
 
     #[test]

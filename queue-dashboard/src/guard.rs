@@ -105,7 +105,7 @@ enum Checked {
 
 async fn check(shared: &Shared, parts: &mut Parts, body: Body, viewer: &mut Viewer) -> Result<Checked, Problem> {
     let host = host(parts);
-    if !is_ours(&shared.settings.hosts, host.as_deref()) {
+    if !is_allowed_host(&shared.settings.hosts, host.as_deref()) {
         return Err(Problem::host(host.as_deref().unwrap_or_default()));
     }
     viewer.person = match &shared.settings.sign_in {
@@ -115,7 +115,7 @@ async fn check(shared: &Shared, parts: &mut Parts, body: Body, viewer: &mut View
                 let headers = [(SET_COOKIE, set(sign_in.cookie(), &session, &viewer.base)), (LOCATION, viewer.address(&page))];
                 return Ok(Checked::Answer((StatusCode::SEE_OTHER, headers).into_response()));
             }
-            sign_in.knows(parts).then(|| (shared.role_of)(parts)).flatten()
+            sign_in.is_signed_in(parts).then(|| (shared.role_of)(parts)).flatten()
         }
     };
     if parts.method == Method::GET || parts.method == Method::HEAD {
@@ -124,7 +124,7 @@ async fn check(shared: &Shared, parts: &mut Parts, body: Body, viewer: &mut View
         return Ok(Checked::Pass(Body::empty()));
     }
     if parts.method != Method::POST {
-        return Err(if viewer.person.is_some() { Problem::method() } else { Problem::nobody() });
+        return Err(if viewer.person.is_some() { Problem::method() } else { Problem::unauthenticated() });
     }
     let is_form = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(|kind| {
         kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded"))
@@ -137,7 +137,7 @@ async fn check(shared: &Shared, parts: &mut Parts, body: Body, viewer: &mut View
     let sent = tokio::time::timeout(ASKS, to_bytes(body, most)).await.map_err(|_| Problem::slow())?;
     let bytes = sent.map_err(|_| Problem::too_large())?;
     let form = Params::parse(&bytes);
-    viewer.back = came_from(parts, &viewer.base).or_else(|| said_in(&form, &viewer.base));
+    viewer.back = page_in_referer(parts, &viewer.base).or_else(|| page_in_form(&form, &viewer.base));
     // The cookie must have come with the request: one that was made for the answer proves nothing.
     let sent = cookie(&parts.headers, TOKEN);
     if !sent.zip(form.get(FIELD)).is_some_and(|(sent, field)| same(sent, field) && same(sent, &viewer.token)) {
@@ -147,19 +147,19 @@ async fn check(shared: &Shared, parts: &mut Parts, body: Body, viewer: &mut View
     Ok(Checked::Pass(Body::empty()))
 }
 
-/// The page of ours from which a form was sent, as the browser says. A question is sent to the
-/// address that it has, which is no page.
-fn came_from(parts: &Parts, base: &str) -> Option<String> {
+/// The page of the dashboard from which a form was sent, from the `Referer`. The address of a
+/// confirmation is not a page.
+fn page_in_referer(parts: &Parts, base: &str) -> Option<String> {
     let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
     let (_, rest) = header(REFERER)?.split_once("://")?;
     let (authority, path) = rest.split_at(rest.find('/')?);
-    let is_ours = authority.eq_ignore_ascii_case(header(HOST)?) && path.strip_prefix(base)?.starts_with('/');
+    let is_same_site = authority.eq_ignore_ascii_case(header(HOST)?) && path.strip_prefix(base)?.starts_with('/');
     let own = format!("{base}{}", parts.uri.path());
-    (is_ours && !path.starts_with("//") && path.split('?').next() != Some(&own)).then(|| path.to_owned())
+    (is_same_site && !path.starts_with("//") && path.split('?').next() != Some(&own)).then(|| path.to_owned())
 }
 
-/// The same as the form says: the page to which it leads back, or the job that it is about.
-fn said_in(form: &Params, base: &str) -> Option<String> {
+/// The same from the form: the page to which it leads back, or the page of its job.
+fn page_in_form(form: &Params, base: &str) -> Option<String> {
     let page = match (form.get("back"), form.get("job")) {
         (Some(back), _) => target(back, "").trim_end_matches(['?', '&']).to_owned(),
         (None, Some(job)) => path_of(&job.parse().ok()?).trim_start_matches('/').to_owned(),
@@ -189,7 +189,7 @@ fn host(parts: &Parts) -> Option<String> {
     Some(authority.host().trim_end_matches('.').to_ascii_lowercase())
 }
 
-fn is_ours(hosts: &Hosts, host: Option<&str>) -> bool {
+fn is_allowed_host(hosts: &Hosts, host: Option<&str>) -> bool {
     match (hosts, host) {
         (Hosts::Any, _) => true,
         (Hosts::These(_), None) => false,
@@ -251,14 +251,14 @@ mod tests {
     fn only_known_names_are_ours() {
         let hosts = Hosts::These(vec!["shop.example".to_owned(), "ops.example:8080".to_owned()]);
         for host in ["localhost", "127.0.0.1", "127.8.8.8", "[::1]", "a.localhost", "shop.example", "ops.example"] {
-            assert!(is_ours(&hosts, Some(host)), "{host}");
+            assert!(is_allowed_host(&hosts, Some(host)), "{host}");
         }
         for host in
             ["evil.example", "shop.example.evil", "10.0.0.1", "127.0.0.1.evil.example", "localhost.evil.example", "", "0.0.0.0", "[::]"]
         {
-            assert!(!is_ours(&hosts, Some(host)), "{host}");
+            assert!(!is_allowed_host(&hosts, Some(host)), "{host}");
         }
-        assert!(!is_ours(&hosts, None));
+        assert!(!is_allowed_host(&hosts, None));
     }
 
     #[test]

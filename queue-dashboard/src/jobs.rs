@@ -75,7 +75,7 @@ impl Text {
 /// Why a filter is not taken: it compares the values as they are stored, and by trying anybody
 /// could find out what is hidden.
 pub(crate) fn hidden(filter: &Filter) -> Option<String> {
-    filter.asks_hidden().then(|| {
+    filter.reads_secrets().then(|| {
         "parameters, headers and parts of unique keys are searched as plain text, on the page Jobs, so that hidden values stay hidden"
             .to_owned()
     })
@@ -125,7 +125,7 @@ impl Wanted {
 
 /// Says why each waits, if that is asked for: for a page that is shown it is said later, of few.
 async fn with_reasons(inspector: &Inspector, queue: &str, mut jobs: Vec<JobRecord>, wanted: &Wanted) -> Result<Vec<JobRecord>, Error> {
-    if matches!(&wanted.text, Text::Filter(filter) if filter.asks_why()) {
+    if matches!(&wanted.text, Text::Filter(filter) if filter.needs_reasons()) {
         inspector.add_reasons(queue, &mut jobs).await?;
     }
     Ok(jobs)

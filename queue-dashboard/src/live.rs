@@ -88,7 +88,7 @@ struct Watcher {
     hindered: Option<String>,
     waited: Duration,
     sent: String,
-    told: Instant,
+    last_event: Instant,
     next: Instant,
     end: Instant,
     over: bool,
@@ -137,7 +137,7 @@ pub(crate) async fn stream(
         hindered,
         waited,
         sent,
-        told: now,
+        last_event: now,
         next: now,
         end,
         over: false,
@@ -173,7 +173,7 @@ impl Watcher {
             }
             sleep_until(self.next).await;
             let began = Instant::now();
-            let content = match self.looked().await {
+            let content = match self.next_content().await {
                 Ok(content) => Ok(content.html),
                 // What the page shows stays, and the script says that it is old.
                 Err(problem) if problem.status.is_client_error() => {
@@ -206,18 +206,18 @@ impl Watcher {
                 }
             };
             if html != self.sent {
-                self.told = Instant::now();
+                self.last_event = Instant::now();
                 self.sent = html;
                 return Some(Event::default().event("page").data(&self.sent));
             }
-            if self.told.elapsed() >= SIGN {
-                self.told = Instant::now();
+            if self.last_event.elapsed() >= SIGN {
+                self.last_event = Instant::now();
                 return Some(Event::default().event("same").data("-"));
             }
         }
     }
 
-    async fn looked(&mut self) -> Result<Content, Problem> {
+    async fn next_content(&mut self) -> Result<Content, Problem> {
         if self.kind != Kind::Watch {
             return self.content().await;
         }
@@ -229,15 +229,15 @@ impl Watcher {
         if self.turn.is_none() {
             self.turn = self.shared.watches.clone().try_acquire_owned().ok();
         }
-        let looks_at = Instant::now();
+        let began_at = Instant::now();
         self.hindered = match &mut self.watching {
-            Some(watching) if self.turn.is_some() => watching.look(!self.sent.is_empty()).await.err(),
+            Some(watching) if self.turn.is_some() => watching.read(!self.sent.is_empty()).await.err(),
             _ => Some(format!(
                 "{WATCHES} pages watch already, and no more can at once. This one begins as soon as another is closed or paused."
             )),
         };
-        let looked = looks_at.elapsed();
-        self.waited = if self.hindered.is_some() { looked } else { looked.min(watch::IDLE) };
+        let next_content = began_at.elapsed();
+        self.waited = if self.hindered.is_some() { next_content } else { next_content.min(watch::IDLE) };
         watch::content(&self.shared, &self.viewer, &self.params, self.watching.as_ref(), self.hindered.as_deref()).await
     }
 

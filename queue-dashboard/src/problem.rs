@@ -60,7 +60,7 @@ impl Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, title, text)
     }
 
-    pub(crate) fn nobody() -> Self {
+    pub(crate) fn unauthenticated() -> Self {
         Problem::new(StatusCode::UNAUTHORIZED, "Sign in first", "You are not signed in, or may not view the queues.")
     }
 

@@ -133,7 +133,7 @@ pub(crate) fn router<S: Clone + Send + Sync + 'static>(shared: Arc<Shared>) -> R
     }
     router
         .fallback(no_such_page)
-        .method_not_allowed_fallback(async |Extension(viewer): Extension<Viewer>| to_a_person(&viewer, Problem::method()))
+        .method_not_allowed_fallback(async |Extension(viewer): Extension<Viewer>| answer_of(&viewer, Problem::method()))
         .layer(from_fn_with_state(shared.clone(), guard::guard))
         .with_state(shared)
 }
@@ -145,12 +145,12 @@ async fn no_such_page(Extension(viewer): Extension<Viewer>, uri: Uri) -> Respons
         let query = uri.query().map_or_else(String::new, |query| format!("?{query}"));
         return (StatusCode::PERMANENT_REDIRECT, [(LOCATION, viewer.address(&format!("{path}{query}")))]).into_response();
     }
-    to_a_person(&viewer, Problem::not_found("There is no such page."))
+    answer_of(&viewer, Problem::not_found("There is no such page."))
 }
 
 /// Who may not look does not learn which pages there are.
-fn to_a_person(viewer: &Viewer, problem: Problem) -> Response {
-    if viewer.person.is_some() { problem.page(viewer) } else { Problem::nobody().page(viewer) }
+fn answer_of(viewer: &Viewer, problem: Problem) -> Response {
+    if viewer.person.is_some() { problem.page(viewer) } else { Problem::unauthenticated().page(viewer) }
 }
 
 async fn check(least: Option<Role>, Extension(viewer): Extension<Viewer>, request: Request, next: Next) -> Response {
@@ -158,7 +158,7 @@ async fn check(least: Option<Role>, Extension(viewer): Extension<Viewer>, reques
         (None, _) => answered(request, next).await,
         (Some(least), Some(person)) if person.role() >= least => answered(request, next).await,
         (Some(least), Some(_)) => Problem::forbidden(least).page(&viewer),
-        (Some(_), None) => Problem::nobody().page(&viewer),
+        (Some(_), None) => Problem::unauthenticated().page(&viewer),
     }
     .into_response()
 }

@@ -206,7 +206,7 @@ impl SignIn {
         &self.0.cookie
     }
 
-    pub(crate) fn knows(&self, parts: &Parts) -> bool {
+    pub(crate) fn is_signed_in(&self, parts: &Parts) -> bool {
         cookie(&parts.headers, &self.0.cookie).is_some_and(|session| same(session, &self.0.session))
             || bearer(parts).is_some_and(|token| same(token, &self.0.token))
     }

@@ -53,7 +53,7 @@ pub(crate) struct Shared {
     /// What pages have seen that watch, between two of their streams.
     pub(crate) watching: Kept,
     pub(crate) history: StdMutex<History>,
-    looks: Mutex<Looks>,
+    latest: Mutex<Latest>,
 }
 
 /// What its owner has chosen.
@@ -78,7 +78,7 @@ pub(crate) enum Hosts {
 }
 
 #[derive(Default)]
-struct Looks {
+struct Latest {
     last: Option<Arc<Snapshot>>,
     failed: Option<(Instant, String)>,
     outdated: bool,
@@ -86,7 +86,7 @@ struct Looks {
 
 /// What can be said now.
 #[derive(Clone, Debug)]
-pub(crate) struct Look {
+pub(crate) struct View {
     /// The newest snapshot, which is old if there is a problem.
     pub(crate) snapshot: Option<Arc<Snapshot>>,
     /// Why there is no newer one.
@@ -106,7 +106,7 @@ impl Shared {
             watches: Arc::new(Semaphore::new(WATCHES)),
             watching: Kept::default(),
             history: StdMutex::default(),
-            looks: Mutex::default(),
+            latest: Mutex::default(),
         }
     }
 
@@ -117,39 +117,39 @@ impl Shared {
     }
 
     /// The newest snapshot. All who ask at once wait for the same one.
-    pub(crate) async fn look(&self) -> Look {
-        let mut looks = self.looks.lock().await;
+    pub(crate) async fn view(&self) -> View {
+        let mut latest = self.latest.lock().await;
         let fresh = |last: &Arc<Snapshot>| last.taken.elapsed() < REFRESH.max(last.cost * SHARE);
-        if !looks.outdated
-            && looks.failed.is_none()
-            && let Some(last) = looks.last.clone().filter(fresh)
+        if !latest.outdated
+            && latest.failed.is_none()
+            && let Some(last) = latest.last.clone().filter(fresh)
         {
-            return Look { snapshot: Some(last), problem: None };
+            return View { snapshot: Some(last), problem: None };
         }
-        if let Some((_, problem)) = looks.failed.as_ref().filter(|(at, _)| at.elapsed() < FAILURE_PAUSE) {
-            return Look { snapshot: looks.last.clone(), problem: Some(problem.clone()) };
+        if let Some((_, problem)) = latest.failed.as_ref().filter(|(at, _)| at.elapsed() < FAILURE_PAUSE) {
+            return View { snapshot: latest.last.clone(), problem: Some(problem.clone()) };
         }
-        match Snapshot::take(&self.client, &self.inspector, looks.last.as_deref()).await {
+        match Snapshot::take(&self.client, &self.inspector, latest.last.as_deref()).await {
             Ok(snapshot) => {
                 let snapshot = Arc::new(snapshot);
                 self.history.lock().unwrap_or_else(PoisonError::into_inner).note(&snapshot);
-                *looks = Looks { last: Some(snapshot.clone()), failed: None, outdated: false };
-                Look { snapshot: Some(snapshot), problem: None }
+                *latest = Latest { last: Some(snapshot.clone()), failed: None, outdated: false };
+                View { snapshot: Some(snapshot), problem: None }
             }
             Err(error) => {
                 let problem = error_text(&error);
-                if looks.failed.is_none() {
+                if latest.failed.is_none() {
                     // One line for each outage: an open page asks every second.
                     tracing::warn!(error = problem, "the dashboard cannot read the queues");
                 }
-                looks.failed = Some((Instant::now(), problem.clone()));
-                Look { snapshot: looks.last.clone(), problem: Some(problem) }
+                latest.failed = Some((Instant::now(), problem.clone()));
+                View { snapshot: latest.last.clone(), problem: Some(problem) }
             }
         }
     }
 
     /// After a change: whoever made it must see it.
     pub(crate) async fn expire_snapshot(&self) {
-        self.looks.lock().await.outdated = true;
+        self.latest.lock().await.outdated = true;
     }
 }

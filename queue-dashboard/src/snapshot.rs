@@ -19,7 +19,7 @@ use queue_core::{
 const CALLS: usize = 32;
 
 /// Of how many queues the failed and parked jobs are looked into, those with the most of them.
-const LOOKED_INTO: usize = 20;
+const EXAMINED: usize = 20;
 
 /// Of how many queues the groups are looked at, those with the most ready jobs.
 const GROUPS_OF: usize = 8;
@@ -249,7 +249,7 @@ fn of_several_releases(workers: &[WorkerRecord]) -> Vec<String> {
             releases.entry(queue).or_default().insert(&worker.release);
         }
     }
-    releases.into_iter().filter(|(_, releases)| releases.len() > 1).map(|(queue, _)| queue.to_owned()).take(LOOKED_INTO).collect()
+    releases.into_iter().filter(|(_, releases)| releases.len() > 1).map(|(queue, _)| queue.to_owned()).take(EXAMINED).collect()
 }
 
 /// The first ready job of queues whose jobs wait long, with the reasons why it waits.
@@ -278,9 +278,9 @@ async fn waiting(inspector: &Inspector, queues: &[Queue]) -> BTreeMap<String, BT
         calls.push(inspector.waiting_of(&queue.name, &queue.stats).boxed());
     }
     let answers = together(calls).await;
-    let mut told: BTreeMap<&str, BTreeMap<&'static str, u64>> =
+    let mut reasons: BTreeMap<&str, BTreeMap<&'static str, u64>> =
         looked.iter().zip(answers).filter_map(|(queue, answer)| Some((queue.name.as_str(), answer.ok()?))).collect();
-    let of = |queue: &Queue| (queue.name.clone(), told.remove(queue.name.as_str()).unwrap_or_else(|| waiting_in(&queue.stats)));
+    let of = |queue: &Queue| (queue.name.clone(), reasons.remove(queue.name.as_str()).unwrap_or_else(|| waiting_in(&queue.stats)));
     queues.iter().map(of).collect()
 }
 
@@ -293,7 +293,7 @@ pub(crate) async fn together<T: Send>(calls: Vec<BoxFuture<'_, T>>) -> Vec<T> {
 fn most(queues: &[Queue], state: JobState) -> Vec<&Queue> {
     let mut found: Vec<&Queue> = queues.iter().filter(|queue| queue.stats.count(state) > 0).collect();
     found.sort_by_key(|queue| std::cmp::Reverse(queue.stats.count(state)));
-    found.truncate(LOOKED_INTO);
+    found.truncate(EXAMINED);
     found
 }
 
@@ -312,8 +312,8 @@ async fn read_sample(inspector: &Inspector, queue: &Queue, state: JobState) -> V
     }
     let mut groups = Vec::new();
     for ((task, reason, releases), jobs) in found {
-        let told = state != JobState::Parked || !releases.is_empty();
-        let error = jobs.last().and_then(JobRecord::last_error).filter(|_| told).map(str::to_owned);
+        let is_shown = state != JobState::Parked || !releases.is_empty();
+        let error = jobs.last().and_then(JobRecord::last_error).filter(|_| is_shown).map(str::to_owned);
         let until = |job: &JobRecord| match state {
             JobState::Retry => job.due_at,
             _ => job.unreadable.as_ref()?.dead_at,

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_told_together_and_each_once() {
+    fn all_mistakes_are_reported_together_and_each_once() {
         let (count, text) = problems("quue = \"a\"", "async fn send<T>(to: &str, (a, b): (u8, u8)) -> impl Sized {}");
         assert_eq!(count, 5, "{text}");
     }

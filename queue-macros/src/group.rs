@@ -129,8 +129,8 @@ impl Group {
             Some(param) if !param.is_payload() => problems.add(name.span(), param.no_parameter()),
             Some(param) => {
                 if let Some((kind, because)) = kind_of(param) {
-                    let way_out = "name a string, an integer or a bool, or give each job a group with `.group(..)`";
-                    problems.add(name.span(), format!("`{name}` is a {kind}, which cannot name a group{because}; {way_out}"));
+                    let advice = "name a string, an integer or a bool, or give each job a group with `.group(..)`";
+                    problems.add(name.span(), format!("`{name}` is a {kind}, which cannot name a group{because}; {advice}"));
                 }
             }
         }
@@ -215,7 +215,7 @@ fn unknown(name: &str) -> String {
         "ordered" | "skip_failed" => return format!("write `order = \"{name}\"`"),
         _ => {}
     }
-    let near = ELSEWHERE.iter().find(|(other, _)| *other == name).map(|(_, ours)| *ours).or_else(|| nearest(name, &KNOWN));
+    let near = ELSEWHERE.iter().find(|(other, _)| *other == name).map(|(_, known)| *known).or_else(|| nearest(name, &KNOWN));
     match near {
         Some(near) => format!("`group` has no `{name}`; did you mean `{near}`?"),
         None => format!("`group` has no `{name}`; it has {}", KNOWN.map(|known| format!("`{known}`")).join(", ")),
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_group_is_told_once_and_says_what_to_write() {
+    fn mistakes_of_a_group_are_reported_once_with_what_to_write() {
         for (options, expected) in [
             ("group", "write `group = tenant`"),
             ("group()", "write `group(by = tenant, cap = 2)`"),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_says_what_holds_for_all_or_which_parameter_names_it_or_both() {
+    fn a_group_declares_a_rule_or_names_a_parameter_or_both() {
         for options in [
             "group = tenant",
             "group(by = tenant)",

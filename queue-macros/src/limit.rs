@@ -203,7 +203,7 @@ fn rate(text: &LitStr) -> Result<(u32, u64)> {
 }
 
 fn unknown(name: &str) -> String {
-    let near = ELSEWHERE.iter().find(|(other, _)| *other == name).map(|(_, ours)| *ours).or_else(|| nearest(name, &KNOWN));
+    let near = ELSEWHERE.iter().find(|(other, _)| *other == name).map(|(_, known)| *known).or_else(|| nearest(name, &KNOWN));
     match near {
         Some(near) => format!("`limit` has no `{name}`; did you mean `{near}`?"),
         None => format!("`limit` has no `{name}`; it has {}", KNOWN.map(|known| format!("`{known}`")).join(", ")),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_limit_is_told_once_and_says_what_to_write() {
+    fn mistakes_of_a_limit_are_reported_once_with_what_to_write() {
         for (options, params, expected) in [
             ("limit", "", "write `limit(concurrency"),
             ("limit()", "", "a limit needs a bound"),

@@ -265,7 +265,7 @@ impl Options {
 }
 
 fn unknown(name: &str) -> String {
-    let near = ELSEWHERE.iter().find(|(other, _)| *other == name).map(|(_, ours)| *ours).or_else(|| nearest(name, &KNOWN));
+    let near = ELSEWHERE.iter().find(|(other, _)| *other == name).map(|(_, known)| *known).or_else(|| nearest(name, &KNOWN));
     match near {
         Some(near) => format!("there is no option `{name}`; did you mean `{near}`?"),
         None => format!("there is no option `{name}`; there are {}", KNOWN.map(|known| format!("`{known}`")).join(", ")),

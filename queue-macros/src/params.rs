@@ -201,7 +201,7 @@ impl Param {
         let Some((field, ..)) = &self.field else { return Default::default() };
         let attributes = &field.attributes;
         let [write, read] = ["write", "read"].map(|verb| Ident::new(&format!("__queue_{verb}_{index}"), Span::call_site()));
-        let default = matches!(self.kind, Kind::Defaulted(_)) || matches!(self.kind, Kind::Optional) && self.default_is_ours();
+        let default = matches!(self.kind, Kind::Defaulted(_)) || matches!(self.kind, Kind::Optional) && self.adds_serde_default();
         let default = default.then(|| {
             let function = default_name(index).to_string();
             quote!(#[serde(default = #function)])
@@ -229,7 +229,7 @@ impl Param {
     }
 
     /// Whether a missing one is what `Default` of its type says, and serde does not know that.
-    fn default_is_ours(&self) -> bool {
+    fn adds_serde_default(&self) -> bool {
         let is_option = last_segment(&self.ty).is_some_and(|segment| segment.ident == "Option");
         self.field.as_ref().is_some_and(|(field, _, container)| !(field.default || is_option && *container))
     }
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn payload_and_injected_parameters_are_told_apart() {
+    fn payload_and_injected_parameters_are_distinguished() {
         assert!(matches!(kind(syn::parse_quote!(a: u8)), Kind::Required));
         assert!(matches!(kind(syn::parse_quote!(a: Option<u8>)), Kind::Optional));
         assert!(matches!(kind(syn::parse_quote!(#[default] a: u8)), Kind::Optional));

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_schedule_is_told_once_and_says_what_to_write() {
+    fn mistakes_of_a_schedule_are_reported_once_with_what_to_write() {
         for (options, params, expected) in [
             ("schedule", "", "write `schedule(cron ="),
             ("schedule(tz = \"UTC\")", "", "a schedule needs a time"),

@@ -192,7 +192,7 @@ mod tests {
         for from in ["now", "start", "2026-01-02T03:04:05Z", "2026-01-02"] {
             assert_eq!(problems(&format!("name = \"billing\", from = \"{from}\", ordered, max_attempts = 8"), BILL).0, 0, "{from}");
         }
-        for (options, told) in [
+        for (options, problem) in [
             ("name = \"billing\"", "from = \\\"start\\\""),
             ("from = \"now\"", "name = \\\"billing\\\""),
             ("name = \"billing\", from = \"yesterday\"", "is not a time"),
@@ -200,7 +200,7 @@ mod tests {
         ] {
             let (count, text) = problems(options, BILL);
             assert_eq!(count, 1, "{text}");
-            assert!(text.contains(told), "{text}");
+            assert!(text.contains(problem), "{text}");
         }
     }
 

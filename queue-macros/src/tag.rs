@@ -87,8 +87,8 @@ impl Tags {
                 Some(param) if !param.is_payload() => problems.add(name.span(), param.no_parameter()),
                 Some(param) => {
                     if let Some((kind, because)) = kind_of(param) {
-                        let way_out = "name a string, an integer or a bool, or give each job a tag with `.tag(..)`";
-                        problems.add(name.span(), format!("`{name}` is a {kind}, which cannot be the value of a tag{because}; {way_out}"));
+                        let advice = "name a string, an integer or a bool, or give each job a tag with `.tag(..)`";
+                        problems.add(name.span(), format!("`{name}` is a {kind}, which cannot be the value of a tag{because}; {advice}"));
                     }
                 }
             }
@@ -119,7 +119,7 @@ mod tests {
     use crate::function::expand;
 
     #[test]
-    fn what_is_wrong_with_a_tag_is_told_and_says_what_to_write() {
+    fn mistakes_of_a_tag_are_reported_with_what_to_write() {
         let long = format!("tag({} = to)", "n".repeat(65));
         for (options, expected) in [
             ("tag", "write `tag(order)`"),

@@ -138,8 +138,8 @@ impl Unique {
                 if let Some(problem) = no_key(&param.ty) {
                     let names: Vec<String> =
                         params.iter().filter(|param| param.is_payload() && no_key(&param.ty).is_none()).map(|param| param.key()).collect();
-                    let way_out = format!("name those that make the key: `unique(by = [{}])`", names.join(", "));
-                    problems.add(self.span, format!("the parameter `{}` {problem}; {way_out}", param.key()));
+                    let advice = format!("name those that make the key: `unique(by = [{}])`", names.join(", "));
+                    problems.add(self.span, format!("the parameter `{}` {problem}; {advice}", param.key()));
                 }
             }
             return;
@@ -242,7 +242,7 @@ pub(crate) fn by(key: &Ident, input: ParseStream) -> Result<Vec<By>> {
 }
 
 fn unknown(name: &str) -> String {
-    let near = ELSEWHERE.iter().find(|(other, _)| *other == name).map(|(_, ours)| *ours).or_else(|| nearest(name, &KNOWN));
+    let near = ELSEWHERE.iter().find(|(other, _)| *other == name).map(|(_, known)| *known).or_else(|| nearest(name, &KNOWN));
     match near {
         Some(near) => format!("`unique` has no `{name}`; did you mean `{near}`?"),
         None => format!("`unique` has no `{name}`; it has {}", KNOWN.map(|known| format!("`{known}`")).join(", ")),

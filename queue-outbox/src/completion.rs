@@ -107,8 +107,8 @@ struct Source {
     waiting: Mutex<Vec<Asked>>,
 }
 
-type Looked = Result<(Vec<u8>, Option<Vec<u8>>), String>;
-type Asked = (EffectsKey, oneshot::Sender<Looked>);
+type Found = Result<(Vec<u8>, Option<Vec<u8>>), String>;
+type Asked = (EffectsKey, oneshot::Sender<Found>);
 
 /// The databases of a worker's relays.
 #[derive(Debug)]
@@ -162,7 +162,7 @@ impl fmt::Debug for Source {
 
 impl Source {
     /// One SELECT for all that wait while the one before is under way.
-    async fn find(&self, key: &EffectsKey) -> Looked {
+    async fn find(&self, key: &EffectsKey) -> Found {
         let (answer, answered) = oneshot::channel();
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push((*key, answer));
         let mut store = self.store.lock().await;
@@ -178,13 +178,13 @@ impl Source {
                 found => found,
             };
             drop(keys);
-            let looked: Vec<Looked> = match found {
+            let found: Vec<Found> = match found {
                 Ok((database, endings)) => endings.into_iter().map(|ending| Ok((database.clone(), ending))).collect(),
                 Err(error) => asked.iter().map(|_| Err(error.to_string())).collect(),
             };
-            for ((_, answer), looked) in asked.iter_mut().zip(looked) {
+            for ((_, answer), found) in asked.iter_mut().zip(found) {
                 let (closed, _) = oneshot::channel();
-                let _ = std::mem::replace(answer, closed).send(looked);
+                let _ = std::mem::replace(answer, closed).send(found);
             }
         }
         drop(store);

@@ -193,8 +193,8 @@ async fn why_not(outbox: &Outbox, tx: &Transaction<'_>, queues: &[&str]) -> Erro
 /// A table that is missing, and rows that are hidden, have errors of their own.
 fn with_tables(error: tokio_postgres::Error) -> Error {
     match error.as_db_error() {
-        Some(said) if *said.code() == SqlState::UNDEFINED_TABLE => adapter::no_tables(Dialect::Postgres, said.message()),
-        Some(said) if said.routine() == Some("check_enable_rls") => Error::RowSecurity { problem: said.message().to_owned() },
+        Some(cause) if *cause.code() == SqlState::UNDEFINED_TABLE => adapter::no_tables(Dialect::Postgres, cause.message()),
+        Some(cause) if cause.routine() == Some("check_enable_rls") => Error::RowSecurity { problem: cause.message().to_owned() },
         _ => Error::Postgres(error),
     }
 }

@@ -160,17 +160,17 @@ impl Relay {
         while shutdown.as_mut().now_or_never().is_none() {
             let wait = match run.round().await {
                 Ok(true) => {
-                    trouble.over(&self.what);
+                    trouble.ended(&self.what);
                     (pause, awake_until) = (FIRST_PAUSE, Instant::now() + AWAKE);
                     continue;
                 }
                 Ok(false) => {
-                    trouble.over(&self.what);
+                    trouble.ended(&self.what);
                     pause = FIRST_PAUSE;
                     if Instant::now() < awake_until { BUSY } else { POLL.mul_f64(0.75 + fastrand::f64() / 2.0) }
                 }
                 Err(error) => {
-                    trouble.met(&self.what, &error);
+                    trouble.occurred(&self.what, &error);
                     run.lost();
                     let wait = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
                     pause = (pause * 2).min(LONGEST_PAUSE);
@@ -367,7 +367,7 @@ struct Trouble {
 }
 
 impl Trouble {
-    fn met(&mut self, what: &str, error: &dyn fmt::Display) {
+    fn occurred(&mut self, what: &str, error: &dyn fmt::Display) {
         let now = Instant::now();
         self.since.get_or_insert(now);
         if self.logged.is_none_or(|logged| now >= logged + AGAIN) {
@@ -376,7 +376,7 @@ impl Trouble {
         }
     }
 
-    fn over(&mut self, what: &str) {
+    fn ended(&mut self, what: &str) {
         if let Some(since) = self.since.take() {
             self.logged = None;
             tracing::info!(database = what, seconds = since.elapsed().as_secs(), "the outbox can be read again");

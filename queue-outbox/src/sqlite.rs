@@ -140,7 +140,7 @@ fn attached(connection: &Connection) -> Option<String> {
 /// A table that is missing has an error of its own.
 fn with_tables(error: rusqlite::Error) -> Error {
     match error.to_string() {
-        said if said.contains("no such table") => adapter::no_tables(Dialect::Sqlite, said),
+        cause if cause.contains("no such table") => adapter::no_tables(Dialect::Sqlite, cause),
         _ => Error::Sqlite(error),
     }
 }

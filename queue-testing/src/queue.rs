@@ -346,9 +346,9 @@ fn done<T>(result: Result<T, WorkerError>) -> T {
 
 /// Carries something out on the thread of a broker, and waits for it.
 fn on_broker<T: Send + 'static>(broker: &DynBroker, work: impl Future<Output = T> + Send + 'static) -> T {
-    let (tell, told) = mpsc::channel();
-    broker.spawn(Box::pin(async move { drop(tell.send(work.await)) }));
-    told.recv().expect("the thread of the broker runs as long as the broker exists")
+    let (sender, receiver) = mpsc::channel();
+    broker.spawn(Box::pin(async move { drop(sender.send(work.await)) }));
+    receiver.recv().expect("the thread of the broker runs as long as the broker exists")
 }
 
 struct Unpark(Thread);

@@ -131,7 +131,7 @@ where
     // standard error may be read by nobody.
     exit_soon(LEAVES, ended.as_ref().map_or_else(Failure::exit, |exit| *exit) as i32);
     // Before the last spans, which may take longer than the program has.
-    let code = ended.map_or_else(Failure::tell, ExitCode::from);
+    let code = ended.map_or_else(Failure::report, ExitCode::from);
     log.end().await;
     Ok(code)
 }

@@ -83,7 +83,7 @@ impl Plan {
         #[cfg(not(feature = "outbox"))]
         let endings = None;
         Arc::new(Shared {
-            application: Application::new(&self.registry, self.environment.telling(reported), self.middleware.clone(), endings),
+            application: Application::new(&self.registry, self.environment.with_reporting(reported), self.middleware.clone(), endings),
             history: History::new(broker.clone(), identity.process, identity.release.clone(), queues.clone()),
             connection: Connection::new(broker, settings.heartbeat_interval()),
             status: Arc::new(Status::default()),

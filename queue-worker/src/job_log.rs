@@ -91,14 +91,14 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JobLogLayer {
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let level = level_of(*event.metadata().level());
-        if level > self.level || is_ours(event.metadata().target()) {
+        if level > self.level || is_internal(event.metadata().target()) {
             return;
         }
         let of = |span: tracing_subscriber::registry::SpanRef<'_, S>| span.extensions().get::<Job>().map(|Job(job)| job.clone());
         if let Some(job) = context.event_scope(event).and_then(|mut spans| spans.find_map(of)) {
             let mut text = Text::default();
             event.record(&mut text);
-            if !is_ours(&text.target) {
+            if !is_internal(&text.target) {
                 job.log_at(level, text.whole());
             }
         }
@@ -116,7 +116,7 @@ fn level_of(level: Level) -> LogLevel {
 }
 
 /// Events of the worker about a job are not part of the job's log.
-fn is_ours(target: &str) -> bool {
+fn is_internal(target: &str) -> bool {
     ["queue_core", "queue_worker", "queue_cli"].contains(&target.split("::").next().unwrap_or_default())
 }
 

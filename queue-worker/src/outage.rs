@@ -15,7 +15,7 @@ use queue_core::{Error, broker::DynBroker};
 use crate::{
     metrics,
     time::now,
-    tuning::{TOLD_AFTER, TOLD_AGAIN},
+    tuning::{LOGGED_AFTER, LOGGED_AGAIN},
 };
 
 /// Whether the broker answers, as far as this worker knows.
@@ -34,13 +34,13 @@ struct State {
     /// Requests that have met with it and have no answer yet.
     waiting: usize,
     /// When a loss of data was last reported.
-    loss_told: Option<Instant>,
+    loss_logged: Option<Instant>,
 }
 
 struct Begun {
     since: Instant,
     error: String,
-    told: bool,
+    logged: bool,
 }
 
 /// A request that has met with the outage. As long as there is one the outage is not over: a part
@@ -58,7 +58,7 @@ impl Outage {
         state.waiting += 1;
         // A request that was sent during the latest outage and fails now does not start a new one.
         let since = state.ended.map_or(sent, |ended| sent.max(ended));
-        state.begun.get_or_insert_with(|| Begun { since, error: error.to_string(), told: false });
+        state.begun.get_or_insert_with(|| Begun { since, error: error.to_string(), logged: false });
         self.is_on.store(true, Ordering::Relaxed);
         Waiting(self.clone())
     }
@@ -70,8 +70,8 @@ impl Outage {
         }
         let mut state = self.lock();
         let Some(begun) = &mut state.begun else { return };
-        if !begun.told && now.saturating_duration_since(begun.since) >= TOLD_AFTER {
-            begun.told = true;
+        if !begun.logged && now.saturating_duration_since(begun.since) >= LOGGED_AFTER {
+            begun.logged = true;
             let (broker, error) = (self.broker.info().location, &begun.error);
             tracing::warn!(broker, error, "the broker does not answer; running jobs continue, and the worker retries until it answers");
         }
@@ -88,7 +88,7 @@ impl Outage {
         }
         self.is_on.store(false, Ordering::Relaxed);
         state.ended = Some(now());
-        if let Some(Begun { since, told: true, .. }) = state.begun.take() {
+        if let Some(Begun { since, logged: true, .. }) = state.begun.take() {
             let lasted = Duration::from_millis(u64::try_from(now().saturating_duration_since(since).as_millis()).unwrap_or(u64::MAX));
             metrics::reconnected();
             tracing::warn!(broker = self.broker.info().location, ?lasted, "the broker answers again");
@@ -98,7 +98,7 @@ impl Outage {
     /// The broker does not know a lane whose lease has not expired. One line for all lanes and
     /// queues.
     pub(crate) fn log_data_loss(&self, now: Instant) {
-        if self.lock().loss_told.replace(now).is_some_and(|told| now.saturating_duration_since(told) < TOLD_AGAIN) {
+        if self.lock().loss_logged.replace(now).is_some_and(|logged| now.saturating_duration_since(logged) < LOGGED_AGAIN) {
             return;
         }
         tracing::error!(

@@ -28,19 +28,19 @@ impl Patience {
 
     /// Whether the latest failure is logged: an outage is logged at its start, and then less and
     /// less often.
-    pub(crate) fn is_news(&self) -> bool {
+    pub(crate) fn is_logged(&self) -> bool {
         self.tries == 1 || (self.tries >= 8 && self.tries.is_power_of_two())
     }
 
     pub(crate) async fn pause(&self) {
-        rest(FIRST_PAUSE.saturating_mul(1 << self.tries.saturating_sub(1).min(16)).min(self.longest)).await;
+        sleep_about(FIRST_PAUSE.saturating_mul(1 << self.tries.saturating_sub(1).min(16)).min(self.longest)).await;
     }
 
     pub(crate) async fn longest_pause(&self) {
-        rest(LONGEST_PAUSE).await;
+        sleep_about(LONGEST_PAUSE).await;
     }
 }
 
-async fn rest(pause: Duration) {
+async fn sleep_about(pause: Duration) {
     tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
 }

@@ -3,7 +3,7 @@
 use queue_core::JobContext;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use crate::tuning::LAST_WORDS;
+use crate::tuning::LAST_PROGRESS;
 
 /// It outlives a scribe that panics.
 pub(crate) struct PendingProgress {
@@ -32,7 +32,7 @@ impl PendingProgress {
     pub(crate) async fn store(&self, context: &JobContext) {
         let (stored, done) = oneshot::channel();
         if self.send_last.send(Last { context: context.clone(), stored }).is_ok() {
-            let _ = tokio::time::timeout(LAST_WORDS, done).await;
+            let _ = tokio::time::timeout(LAST_PROGRESS, done).await;
         }
     }
 }

@@ -103,7 +103,7 @@ pub(crate) const PROGRESS: Duration = Duration::from_millis(250);
 
 /// The longest time for which the result of a job waits for the last progress and log lines of its
 /// handler. Longer would hold up jobs for what none depends on.
-pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
+pub(crate) const LAST_PROGRESS: Duration = Duration::from_secs(1);
 
 /// The time after which a request that stores progress and logs is abandoned, because those of
 /// other queues go to other servers.
@@ -173,7 +173,7 @@ pub(crate) const CALLS: usize = 50;
 pub(crate) const AUDIT: u32 = 5;
 
 /// Repairs that get a line each in one round; the others are one line.
-pub(crate) const TOLD: usize = 10;
+pub(crate) const LOGGED_AT_ONCE: usize = 10;
 
 /// Queues that are asked at once for due schedules, and schedules of one answer. One tick costs two
 /// calls, and a thousand that are due in one second are spread over the workers.
@@ -205,14 +205,14 @@ pub(crate) const CALL_PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const QUEUES_READ: Duration = Duration::from_secs(15);
 
 /// A report of an idle queue is sent after this time: it has the length of the queue.
-pub(crate) const DEPTH_TOLD: Duration = Duration::from_secs(55);
+pub(crate) const DEPTH_REPORTED: Duration = Duration::from_secs(55);
 
 /// Persistent trouble is logged again after this time.
-pub(crate) const TOLD_AGAIN: Duration = Duration::from_secs(60);
+pub(crate) const LOGGED_AGAIN: Duration = Duration::from_secs(60);
 
 /// The time without an answer after which an outage is logged: a connection that broke and was
 /// reopened is not an outage.
-pub(crate) const TOLD_AFTER: Duration = Duration::from_millis(500);
+pub(crate) const LOGGED_AFTER: Duration = Duration::from_millis(500);
 
 /// A client of the HTTP endpoint has this long to ask, and as long to listen.
 pub(crate) const CLIENT_PATIENCE: Duration = Duration::from_secs(5);

@@ -88,7 +88,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn looks_a_few_milliseconds_apart_tell_what_the_last_second_had() {
+    fn samples_a_few_milliseconds_apart_repeat_the_last() {
         let began = Instant::now();
         let mut usage = Usage::begin(began);
         let mut cpu_at = |millis: u64| {

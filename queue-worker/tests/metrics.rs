@@ -63,7 +63,7 @@ fn exposed(text: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
 }
 
 #[tokio::test]
-async fn what_the_page_lists_is_what_a_worker_tells() {
+async fn the_page_lists_the_metrics_of_a_worker() {
     let (client, probe, address) = (memory().await, Arc::new(Probe::default()), free_address());
     for fails in [false, false, true] {
         metered::job(fails).enqueue(&client).await.unwrap();

@@ -187,7 +187,7 @@ sent 4 0 0 9 5000000\nunknown 4 0 0 9 5100000\nsta";
     }
 
     #[test]
-    fn a_journal_tells_what_was_lost_and_what_ran_twice() {
+    fn a_journal_reports_what_was_lost_and_what_ran_twice() {
         let history = history(JOURNAL);
         let numbers = |stories: Vec<(u32, &Story)>| stories.into_iter().map(|(number, _)| number).collect::<Vec<_>>();
         assert_eq!((history.stored(), numbers(history.lost()), numbers(history.doubled())), (3, vec![2], vec![3]));

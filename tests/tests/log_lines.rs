@@ -52,8 +52,8 @@ struct Gate(tokio::sync::watch::Sender<bool>);
 on_servers! {
     every_dead_letter_on_a_server_is_one_line
     an_outage_of_a_server_is_two_lines
-    a_worker_that_starts_before_its_server_says_so_once
-    a_flush_is_one_line_and_doctor_tells_of_it
+    a_worker_that_starts_before_its_server_reports_it_once
+    a_flush_is_one_line_and_doctor_reports_it
     heartbeats_that_are_refused_are_two_lines
 }
 
@@ -233,7 +233,7 @@ async fn active(client: &Client, queue: &str) -> u64 {
     client.inspector().stats(queue).await.unwrap().count(queue_core::broker::JobState::Active)
 }
 
-async fn a_worker_that_starts_before_its_server_says_so_once(kind: Kind) {
+async fn a_worker_that_starts_before_its_server_reports_it_once(kind: Kind) {
     note();
     let mut server = Server::start(kind);
     server.kill();
@@ -252,7 +252,7 @@ async fn a_worker_that_starts_before_its_server_says_so_once(kind: Kind) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_outage_of_a_file_is_two_lines_and_a_worker_that_stops_in_it_does_not_say_that_it_is_over() {
+async fn an_outage_of_a_file_is_two_lines_and_a_worker_that_stops_in_it_does_not_report_that_it_is_over() {
     note();
     let folder = folder();
     let inner = SqliteBroker::open(&format!("sqlite://{}", folder.path().join("queue.db").display())).unwrap() as DynBroker;
@@ -277,7 +277,7 @@ async fn an_outage_of_a_file_is_two_lines_and_a_worker_that_stops_in_it_does_not
     assert_eq!(of_the_outage(&location, queues).len(), 3, "nobody knows that it is over");
 }
 
-async fn a_flush_is_one_line_and_doctor_tells_of_it(kind: Kind) {
+async fn a_flush_is_one_line_and_doctor_reports_it(kind: Kind) {
     note();
     let server = Server::start(kind);
     let client = Client::connect(&server.url()).await.unwrap().watched();

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_public_and_not_named_is_told_and_so_is_the_reverse() {
+    fn what_is_public_and_not_named_is_reported_and_so_is_the_reverse() {
         let page = "<li><a href=\"#structs\">Structs</a></li><li><a href=\"struct.Client.html\">Client</a></li><li><a href=\"broker/struct.Turn.html\">broker::Turn</a></li>\
                     <li><a href=\"observe/fn.verbs.html\">observe::verbs</a></li>";
         let tables = "| name | what |\n|---|---|\n| `Handle` | `Job` |\n## Calls (`queue_core::observe`)\n| `verbs` | |";

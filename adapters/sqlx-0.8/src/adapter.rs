@@ -193,7 +193,7 @@ async fn commit<T>(committing: Committing<'_>, tx: JobTransaction) -> Result<Don
     let insert = sqlx::query(text(&sql)).bind(outbox.database()).bind(VERSION).bind(number.as_deref());
     let insert = insert.bind(committing.key()).bind(committing.ending()).bind(committing.before());
     let inserted = insert.execute(&mut *tx).await.map_err(|error| match error.as_database_error() {
-        Some(said) if said.is_unique_violation() => committing.lost_race(),
+        Some(cause) if cause.is_unique_violation() => committing.lost_race(),
         _ => failed(error),
     })?;
     if inserted.rows_affected() == 0 {
@@ -212,7 +212,7 @@ pub(super) type Connection = <Db as Database>::Connection;
 /// A table that is missing has an error of its own.
 pub(super) fn failed(error: sqlx::Error) -> Error {
     match error.as_database_error() {
-        Some(said) if is_missing_table(said) => adapter::no_tables(DIALECT, said.message()),
+        Some(cause) if is_missing_table(cause) => adapter::no_tables(DIALECT, cause.message()),
         _ => Error::Database(Box::new(error)),
     }
 }

@@ -109,6 +109,6 @@ async fn may_commit(_: &Committing<'_>, _: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-fn is_missing_table(said: &dyn DatabaseError) -> bool {
-    said.code().as_deref() == Some("42P01")
+fn is_missing_table(cause: &dyn DatabaseError) -> bool {
+    cause.code().as_deref() == Some("42P01")
 }

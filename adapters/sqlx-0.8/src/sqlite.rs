@@ -90,6 +90,6 @@ async fn no_attached_file(tx: &mut Connection) -> Result<()> {
     attached.map_or(Ok(()), |(name, file)| Err(Error::Attached { name, file }))
 }
 
-fn is_missing_table(said: &dyn DatabaseError) -> bool {
-    said.message().starts_with("no such table")
+fn is_missing_table(cause: &dyn DatabaseError) -> bool {
+    cause.message().starts_with("no such table")
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use queue_conformance::{folder::root, patience};
 
 #[test]
-fn each_hears_of_each_order_whoever_was_down_or_came_later() {
+fn each_subscription_receives_each_order_even_after_a_pause() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_events"));
     let ended = patience::output(command.env_remove("QUEUE_URL").env("TMPDIR", root())).unwrap();
     let (said, errors) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));

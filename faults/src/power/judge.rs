@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_keeps_everything_may_lose_only_what_was_not_told() {
+    fn whoever_keeps_everything_may_lose_only_unreported_jobs() {
         let broken = |cut, ids: &[&str]| three().judge(cut, &there(ids), Keeps::Everything).broken.len();
         assert_eq!([broken(6, &["0", "1", "2"]), broken(5, &["0", "1"]), broken(6, &["0", "1"])], [0, 0, 1]);
     }

@@ -70,7 +70,7 @@ impl Weather {
                     let due = heard.next().await.due;
                     let mut listeners = weather.listeners();
                     let of_name = listeners.entry(name.clone()).or_default();
-                    of_name.retain(Announcer::is_heard);
+                    of_name.retain(Announcer::has_listeners);
                     of_name.iter().for_each(|listener| listener.announce(due));
                     if of_name.is_empty() {
                         return;

@@ -195,10 +195,10 @@ impl World {
             jobs.extend(listed);
             let ids: Vec<JobId> = seen.into_iter().collect();
             for ids in ids.chunks(MAX_ITEMS) {
-                let standings = self.broker.standing(queue, ids).await?.into_iter().flatten();
-                lanes.extend(standings.filter_map(|standing| {
-                    let name = standing.job.receipt?.rsplit_once(':')?.0.to_owned();
-                    Some(Lane { name, deadline_ms: standing.now_ms + standing.lease_left_ms? })
+                let diagnoses = self.broker.diagnose(queue, ids).await?.into_iter().flatten();
+                lanes.extend(diagnoses.filter_map(|diagnosis| {
+                    let name = diagnosis.job.receipt?.rsplit_once(':')?.0.to_owned();
+                    Some(Lane { name, deadline_ms: diagnosis.now_ms + diagnosis.lease_left_ms? })
                 }));
             }
         }

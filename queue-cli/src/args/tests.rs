@@ -15,7 +15,7 @@ fn the_arguments_are_consistent_and_every_command_has_examples() {
 }
 
 #[test]
-fn a_duration_without_a_unit_is_told_what_it_needs() {
+fn a_duration_without_a_unit_is_refused_with_advice() {
     assert_eq!(duration("1h 30m"), Ok(Duration::from_secs(5400)));
     assert!(duration("10").unwrap_err().contains("`10s`"));
     assert!(duration("soon").unwrap_err().contains("`10s`"));

@@ -8,14 +8,14 @@ use queue_core::{
     topics::{Retention, SubscriptionInfo, TopicInfo},
 };
 
-use super::{Problem, WORTH_A_WORD};
+use super::{Problem, REPORTED_FROM};
 use crate::output::coarse;
 
 pub(crate) async fn advise(inspector: &Inspector, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
     for topic in inspector.topics().await? {
         problems.extend(closed(&topic));
         problems.extend(overdue(&topic));
-        problems.extend(topic.subscriptions.iter().filter_map(stands));
+        problems.extend(topic.subscriptions.iter().filter_map(stopped));
         problems.extend(topic.subscriptions.iter().filter_map(|of| late(&topic, of)));
         problems.extend(topic.subscriptions.iter().filter_map(|of| lost(&topic, of)));
     }
@@ -30,8 +30,8 @@ fn late(topic: &TopicInfo, of: &SubscriptionInfo) -> Option<Problem> {
         coarse(of.lag),
         coarse(waits)
     );
-    let way_out = format!("start more workers, or keep unread events longer with `topics set {} --lag`", topic.name);
-    (of.lag > waits / 2).then(|| Problem::advice(Some(&of.queue), problem, way_out))
+    let advice = format!("start more workers, or keep unread events longer with `topics set {} --lag`", topic.name);
+    (of.lag > waits / 2).then(|| Problem::advice(Some(&of.queue), problem, advice))
 }
 
 /// Events that nobody removes, or not fast enough.
@@ -39,9 +39,9 @@ fn overdue(topic: &TopicInfo) -> Option<Problem> {
     let oldest = topic.first.and_then(|first| SystemTime::now().duration_since(first).ok()).unwrap_or_default();
     let unread = topic.subscriptions.iter().map(|of| of.behind.unwrap_or(topic.events)).max().unwrap_or_default();
     let problem = format!("topic {}: more than 100,000 expired events wait to be removed", topic.name);
-    let way_out = "start a worker of a subscription: workers remove expired events; if one runs, its log says why it does not";
+    let advice = "start a worker of a subscription: workers remove expired events; if one runs, its log says why it does not";
     (expired(topic.events, topic.bytes, unread, oldest, &topic.retention) > CLEANUP_BEHIND as u64)
-        .then(|| Problem::advice(None, problem, way_out))
+        .then(|| Problem::advice(None, problem, advice))
 }
 
 /// About how many events a topic does not keep, if they came at a steady rate and are of one size.
@@ -55,25 +55,25 @@ fn expired(events: u64, bytes: u64, unread: u64, oldest: Duration, retention: &R
 
 fn closed(topic: &TopicInfo) -> Option<Problem> {
     let problem = format!("topic {} accepts no more events: another program has added an entry with the largest possible id", topic.name);
-    let way_out = "rename the key of its log, and `topics rewind` each subscription to `start`";
-    topic.is_closed.then(|| Problem::of_broker(problem, way_out))
+    let advice = "rename the key of its log, and `topics rewind` each subscription to `start`";
+    topic.is_closed.then(|| Problem::of_broker(problem, advice))
 }
 
-fn stands(of: &SubscriptionInfo) -> Option<Problem> {
+fn stopped(of: &SubscriptionInfo) -> Option<Problem> {
     let queue = Some(of.queue.as_str());
     if of.rewinding {
-        let way_out = "if the program that ran it has crashed, run `topics rewind` again: until then the subscription reads nothing";
-        return Some(Problem::advice(queue, "a rewind of it is under way", way_out));
+        let advice = "if the program that ran it has crashed, run `topics rewind` again: until then the subscription reads nothing";
+        return Some(Problem::advice(queue, "a rewind of it is under way", advice));
     }
-    let is_alone = of.workers == 0 && of.lag >= WORTH_A_WORD;
+    let is_alone = of.workers == 0 && of.lag >= REPORTED_FROM;
     let problem = format!("no live worker serves it, and its oldest unread event is {} old", coarse(of.lag));
     is_alone.then(|| Problem::advice(queue, problem, "start a worker, or remove the subscription with `topics unsubscribe`"))
 }
 
 fn lost(topic: &TopicInfo, of: &SubscriptionInfo) -> Option<Problem> {
     let problem = format!("{} events were removed or damaged before it read them, since it was created", of.lost);
-    let way_out = format!("if it was too slow, start more workers, or keep unread events longer with `topics set {} --lag`", topic.name);
-    (of.lost > 0).then(|| Problem::advice(Some(&of.queue), problem, way_out))
+    let advice = format!("if it was too slow, start more workers, or keep unread events longer with `topics set {} --lag`", topic.name);
+    (of.lost > 0).then(|| Problem::advice(Some(&of.queue), problem, advice))
 }
 
 #[cfg(test)]

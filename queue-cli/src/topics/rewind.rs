@@ -16,8 +16,8 @@ use crate::{
     person,
 };
 
-/// How often a person hears how far it is.
-const TOLD_EVERY: Duration = Duration::from_secs(2);
+/// The interval between two lines of progress.
+const NOTED_EVERY: Duration = Duration::from_secs(2);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct RewindArgs {
@@ -73,15 +73,15 @@ pub(super) async fn rewind(client: &Client, args: RewindArgs) -> Result<(), Fail
     let queue = format!("{subscription}@{topic}");
     if !args.yes {
         let RewindPreview { again, waiting, is_short, .. } = inspector.preview_rewind(topic, subscription, args.to.clone()).await?;
-        let told = format!("{queue} would read {} again; {} would be cancelled", events(again), jobs(waiting));
+        let preview = format!("{queue} would read {} again; {} would be cancelled", events(again), jobs(waiting));
         if args.dry_run && args.format.json {
             return Ok(print_json(&answer(again, waiting, is_short))?);
         }
         if args.dry_run {
-            print(&told)?;
-            return tell_short(is_short);
+            print(&preview)?;
+            return note_if_short(is_short);
         }
-        person::confirm(false, &format!("{told}{}", if is_short { SHORT } else { "" }))?;
+        person::confirm(false, &format!("{preview}{}", if is_short { SHORT } else { "" }))?;
     }
     let mut rewinding = inspector.because(format!("a rewind to {}", args.to)).rewind(topic, subscription, args.to.clone());
     if let Err(error) = run(&mut rewinding, &args.format).await {
@@ -93,14 +93,14 @@ pub(super) async fn rewind(client: &Client, args: RewindArgs) -> Result<(), Fail
         return Ok(print_json(&answer(again, cancelled, is_short))?);
     }
     print(&format!("{queue} reads {} again; {} cancelled", events(again), jobs(cancelled)))?;
-    tell_short(is_short)
+    note_if_short(is_short)
 }
 
 async fn run(rewinding: &mut Rewinding, format: &Format) -> queue_core::Result<()> {
-    let mut told = Instant::now();
+    let mut noted = Instant::now();
     while rewinding.step().await? {
-        if told.elapsed() > TOLD_EVERY && !format.json {
-            told = Instant::now();
+        if noted.elapsed() > NOTED_EVERY && !format.json {
+            noted = Instant::now();
             note(&format!("{} cancelled, {} so far", jobs(rewinding.cancelled()), events(rewinding.again())));
         }
     }
@@ -109,7 +109,7 @@ async fn run(rewinding: &mut Rewinding, format: &Format) -> queue_core::Result<(
 
 const SHORT: &str = "; the events at this position are no longer kept, so it starts at the oldest event";
 
-fn tell_short(is_short: bool) -> Result<(), Failure> {
+fn note_if_short(is_short: bool) -> Result<(), Failure> {
     if is_short {
         note(SHORT.trim_start_matches("; "));
     }

@@ -23,8 +23,8 @@ use crate::{
     person,
 };
 
-/// Between two looks whether they have.
-const LOOK: Duration = Duration::from_millis(300);
+/// Between two polls.
+const POLL: Duration = Duration::from_millis(300);
 
 /// Between two lines of progress.
 const NOTED: Duration = Duration::from_secs(5);
@@ -59,15 +59,15 @@ pub(crate) struct AskArgs {
     format: Format,
 }
 
-/// What became of the requests: a line of each, or with `--json` one list of all.
-struct Told {
+/// The outcomes of the requests: a line for each, or with `--json` one list.
+struct Report {
     mode: WorkerMode,
     json: bool,
     rows: Vec<Value>,
 }
 
-impl Told {
-    fn say(&mut self, worker: ProcessId, outcome: &str, line: &str) -> io::Result<()> {
+impl Report {
+    fn add(&mut self, worker: ProcessId, outcome: &str, line: &str) -> io::Result<()> {
         self.rows.push(json!({ "worker": worker.to_string(), "asked": self.mode.name(), "outcome": outcome }));
         if self.json { Ok(()) } else { print(line) }
     }
@@ -82,7 +82,7 @@ pub(super) async fn ask(client: &Client, args: &AskArgs, mode: WorkerMode) -> Re
     let chosen = chosen(client, args, mode).await?;
     let by = person();
     // None is asked if one of them cannot be.
-    if let Some(worker) = chosen.iter().find(|worker| worker.speaks_in.is_none()) {
+    if let Some(worker) = chosen.iter().find(|worker| worker.reports_to.is_none()) {
         let text = format!(
             "worker {} has not sent a heartbeat yet: it has just started, or its release cannot be controlled; try again in 5 s, or send it SIGTERM",
             worker.id
@@ -94,13 +94,13 @@ pub(super) async fn ask(client: &Client, args: &AskArgs, mode: WorkerMode) -> Re
         let number = inspector.ask_worker(&worker, mode, &by).await?;
         asked.insert(worker.id, number);
     }
-    let mut told = Told { mode, json: args.format.json, rows: Vec::new() };
+    let mut report = Report { mode, json: args.format.json, rows: Vec::new() };
     let ended = if args.no_wait {
-        asked.into_keys().try_for_each(|id| told.say(id, "asked", &format!("{id} was asked: {mode}"))).map_err(Failure::from)
+        asked.into_keys().try_for_each(|id| report.add(id, "asked", &format!("{id} was asked: {mode}"))).map_err(Failure::from)
     } else {
-        wait(client, asked, args.timeout, &by, &mut told).await
+        wait(client, asked, args.timeout, &by, &mut report).await
     };
-    told.end()?;
+    report.end()?;
     ended
 }
 
@@ -111,21 +111,21 @@ async fn chosen(client: &Client, args: &AskArgs, mode: WorkerMode) -> Result<Vec
     if !args.workers.is_empty() {
         return args.workers.iter().map(|id| known(&workers, *id)).collect();
     }
-    let is_meant = |worker: &&WorkerRecord| {
+    let is_chosen = |worker: &&WorkerRecord| {
         args.queue.as_ref().is_none_or(|queue| worker.queues.contains(queue))
             && args.release.as_ref().is_none_or(|release| worker.release == *release)
     };
-    let meant: Vec<WorkerRecord> = alive(&workers).filter(is_meant).cloned().collect();
-    if meant.is_empty() {
+    let chosen: Vec<WorkerRecord> = alive(&workers).filter(is_chosen).cloned().collect();
+    if chosen.is_empty() {
         return Err(Failure::new(Exit::NotFound, format!("no such worker is alive: {}", missing(&workers))));
     }
     if !args.yes {
-        let some: Vec<String> = meant.iter().take(NAMED).map(line).collect();
-        let more = if meant.len() > NAMED { format!("\n  and {} more", meant.len() - NAMED) } else { String::new() };
-        let (count, what) = (meant.len(), mode.name());
+        let some: Vec<String> = chosen.iter().take(NAMED).map(line).collect();
+        let more = if chosen.len() > NAMED { format!("\n  and {} more", chosen.len() - NAMED) } else { String::new() };
+        let (count, what) = (chosen.len(), mode.name());
         person::confirm(false, &format!("{count} workers are asked ({what}):\n  {}{more}\n", some.join("\n  ")))?;
     }
-    Ok(meant)
+    Ok(chosen)
 }
 
 fn line(worker: &WorkerRecord) -> String {
@@ -133,8 +133,14 @@ fn line(worker: &WorkerRecord) -> String {
 }
 
 /// Until each has confirmed the request, or has left.
-async fn wait(client: &Client, mut open: BTreeMap<ProcessId, u64>, timeout: Duration, by: &str, told: &mut Told) -> Result<(), Failure> {
-    let (inspector, mode, end, mut noted) = (client.inspector(), told.mode, Instant::now() + timeout, Instant::now());
+async fn wait(
+    client: &Client,
+    mut open: BTreeMap<ProcessId, u64>,
+    timeout: Duration,
+    by: &str,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let (inspector, mode, end, mut noted) = (client.inspector(), report.mode, Instant::now() + timeout, Instant::now());
     let mut left = Vec::new();
     while !open.is_empty() {
         let now: BTreeMap<ProcessId, WorkerRecord> = inspector.workers().await?.into_iter().map(|worker| (worker.id, worker)).collect();
@@ -142,7 +148,7 @@ async fn wait(client: &Client, mut open: BTreeMap<ProcessId, u64>, timeout: Dura
         for (id, number) in &open {
             match now.get(id).filter(|worker| !worker.lease_left.is_zero()) {
                 None => done.push((*id, false)),
-                Some(worker) if worker.load.is_some_and(|load| load.heard >= *number) => done.push((*id, true)),
+                Some(worker) if worker.load.is_some_and(|load| load.received >= *number) => done.push((*id, true)),
                 // It speaks in another queue now, or the broker has lost what was stored.
                 Some(worker) if worker.asked.as_ref().is_none_or(|ask| ask.number < *number) => again.push((worker.clone(), *number)),
                 Some(_) => {}
@@ -153,11 +159,11 @@ async fn wait(client: &Client, mut open: BTreeMap<ProcessId, u64>, timeout: Dura
                 return Err(Failure::new(Exit::WrongState, format!("another request for worker {} arrived in the meantime", worker.id)));
             }
         }
-        for (id, heard) in done {
+        for (id, has_confirmed) in done {
             open.remove(&id);
-            match (heard, mode) {
-                (true, _) => told.say(id, "confirmed", &format!("{id} {mode}"))?,
-                (false, WorkerMode::Stopping) => told.say(id, "left", &format!("{id} has left"))?,
+            match (has_confirmed, mode) {
+                (true, _) => report.add(id, "confirmed", &format!("{id} {mode}"))?,
+                (false, WorkerMode::Stopping) => report.add(id, "left", &format!("{id} has left"))?,
                 (false, _) => left.push(id.to_string()),
             }
         }
@@ -176,7 +182,7 @@ async fn wait(client: &Client, mut open: BTreeMap<ProcessId, u64>, timeout: Dura
             noted = Instant::now();
             note(&format!("{} workers have not confirmed the request yet", open.len()));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL).await;
     }
     if left.is_empty() {
         return Ok(());

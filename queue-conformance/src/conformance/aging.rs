@@ -100,8 +100,8 @@ pub async fn jobs_of_a_group_rise_inside_it(bed: Bed) {
     risen(&bed, &mut lane, &low).await;
     let critical = put(&bed, Priority::Critical, Some("a")).await;
     let other = put(&bed, Priority::Critical, Some("b")).await;
-    let standing = bed.broker.standing(&bed.queue, std::slice::from_ref(&critical)).await.unwrap().remove(0).unwrap();
-    assert_eq!(standing.line.expect("it is ready").ahead, 1, "the one that has risen goes first");
+    let diagnosis = bed.broker.diagnose(&bed.queue, std::slice::from_ref(&critical)).await.unwrap().remove(0).unwrap();
+    assert_eq!(diagnosis.line.expect("it is ready").ahead, 1, "the one that has risen goes first");
     let claimed: Vec<JobId> = lane.claim(3).await.into_iter().map(|delivery| delivery.id).collect();
     let place = |id: &JobId| claimed.iter().position(|other| other == id).expect("all are claimed");
     assert!(place(&low) < place(&critical) && place(&other) < 2, "{claimed:?}");
@@ -118,8 +118,8 @@ pub async fn a_job_that_comes_back_begins_at_its_own_priority(bed: Bed) {
         risen(&bed, &mut lane, id).await;
     }
     bed.broker.cancel(&bed.queue, std::slice::from_ref(&gone)).await.unwrap();
-    let standing = bed.broker.standing(&bed.queue, std::slice::from_ref(&low)).await.unwrap().remove(0).unwrap();
-    assert_eq!(standing.line.expect("it is ready").ahead, 0);
+    let diagnosis = bed.broker.diagnose(&bed.queue, std::slice::from_ref(&low)).await.unwrap().remove(0).unwrap();
+    assert_eq!(diagnosis.line.expect("it is ready").ahead, 0);
     let delivery = lane.claim_one().await;
     assert_eq!(delivery.id, low);
     set(&bed, Aging::Every(LONG)).await;

@@ -75,7 +75,7 @@ macro_rules! __conformance_cases {
             limits:
                 a_limit_holds_for_each_key
                 groups_that_may_not_be_served_keep_no_slot_from_others
-                each_key_of_a_limit_is_looked_at_when_that_changes
+                each_key_of_a_limit_is_examined_when_that_changes
                 a_job_that_waits_for_a_limit_is_passed
                 priority_decides_among_plain_jobs_with_limits_and_without
                 priority_decides_among_jobs_that_wait_for_a_limit
@@ -97,15 +97,15 @@ macro_rules! __conformance_cases {
                 a_job_that_is_replaced_leaves_nothing_at_its_old_priority
                 many_that_wait_for_one_limit_are_let_in_one_by_one
                 a_job_that_comes_later_is_subject_to_its_limits
-                each_reason_that_holds_is_told
-                a_key_tells_who_holds_it_and_who_waits;
+                each_reason_that_holds_is_reported
+                a_key_reports_who_holds_it_and_who_waits;
             rates:
                 starts_are_spread_behind_a_burst
                 each_key_has_its_rate
                 a_job_counts_for_what_it_costs
                 a_costly_job_that_is_cancelled_holds_nobody_up
                 a_key_is_kept_for_no_job_that_has_gone
-                a_job_says_that_its_key_is_kept_for_one_that_costs_more
+                a_job_reports_that_its_key_is_kept_for_one_that_costs_more
                 a_full_slot_charges_no_rate
                 a_return_refunds_and_a_crash_does_not
                 a_changed_rate_holds_at_once
@@ -115,7 +115,7 @@ macro_rules! __conformance_cases {
                 a_group_that_has_had_enough_waits
                 what_a_run_has_really_used_is_charged
                 what_a_run_has_used_counts_once_and_for_it_alone
-                what_a_run_has_used_is_told_by_limit
+                what_a_run_has_used_is_reported_by_limit
                 what_a_run_gives_back_lets_others_start;
             aging:
                 a_job_that_has_waited_starts_before_a_later_one_of_a_higher_priority
@@ -145,7 +145,7 @@ macro_rules! __conformance_cases {
                 jobs_with_limits_and_without_a_group_are_on_no_page
                 a_large_weight_counts_for_a_group_that_comes_back;
             pauses:
-                a_queue_says_who_paused_it_and_why
+                a_queue_reports_who_paused_it_and_why
                 a_queue_goes_on_by_itself_when_the_end_comes
                 a_pause_without_an_end_has_no_next_time
                 the_end_of_a_pause_is_announced
@@ -162,13 +162,13 @@ macro_rules! __conformance_cases {
                 a_queue_has_a_bounded_number_of_paused_tasks
                 a_pause_that_has_ended_is_none_although_no_worker_looks;
             drains:
-                a_pause_says_why_until_it_ends
+                a_pause_reports_why_until_it_ends
                 the_line_of_a_group_is_read_in_order
-                the_age_of_the_oldest_job_of_a_group_is_told
-                the_age_of_the_oldest_job_with_limits_is_told
-                the_age_of_the_oldest_job_is_told_while_all_groups_are_paused
-                the_age_of_the_oldest_job_is_told_while_a_limit_is_closed
-                the_age_of_the_oldest_job_is_told_while_a_line_is_held
+                the_age_of_the_oldest_job_of_a_group_is_reported
+                the_age_of_the_oldest_job_with_limits_is_reported
+                the_age_of_the_oldest_job_is_reported_while_all_groups_are_paused
+                the_age_of_the_oldest_job_is_reported_while_a_limit_is_closed
+                the_age_of_the_oldest_job_is_reported_while_a_line_is_held
                 the_waiting_jobs_of_a_group_are_cancelled_in_steps
                 all_jobs_of_a_group_are_cancelled_in_steps;
             slots:
@@ -201,7 +201,7 @@ macro_rules! __conformance_cases {
                 a_replay_takes_no_second_slot;
             unreadables:
                 an_unreadable_job_is_offered_once_to_each_other_release
-                many_unreadable_jobs_are_told_apart
+                many_unreadable_jobs_are_distinguished
                 an_unreadable_job_is_buried_after_its_time
                 a_job_that_was_read_may_be_offered_to_all_again
                 an_unreadable_job_can_be_cancelled_and_deleted
@@ -228,34 +228,34 @@ macro_rules! __conformance_cases {
                 the_end_of_a_watched_job_is_announced_however_it_ends
                 a_watched_job_that_comes_back_has_not_ended
                 only_the_end_of_a_watched_job_is_announced
-                all_who_watch_a_job_hear_of_its_end
+                all_who_watch_a_job_are_notified_of_its_end
                 what_has_ended_is_not_watched
                 a_watched_job_is_kept_for_who_waits
-                workers_hear_of_a_job_that_is_cancelled_while_it_runs
-                workers_hear_that_somebody_watches;
+                workers_are_notified_of_a_job_that_is_cancelled_while_it_runs
+                workers_are_notified_that_somebody_watches;
             transitions:
-                every_state_of_a_job_is_told_in_order
-                what_people_do_to_a_job_is_told
+                every_state_of_a_job_is_reported_in_order
+                changes_by_operators_are_reported
                 a_long_reason_is_cut_behind_a_whole_character
-                what_time_does_to_a_job_is_told
-                jobs_with_keys_and_groups_are_told_as_others
-                jobs_of_schedules_and_topics_are_told_as_others
-                nothing_is_told_while_nobody_follows
-                a_mark_that_begins_anew_is_another_life
+                changes_by_the_clock_are_reported
+                jobs_with_keys_and_groups_are_reported_as_others
+                jobs_of_schedules_and_topics_are_reported_as_others
+                nothing_is_recorded_while_nobody_follows
+                a_mark_that_begins_again_is_another_life
                 an_edit_within_a_state_is_no_transition
                 a_job_of_a_paused_task_never_was_active
                 a_shorter_mark_ends_no_longer_one
-                who_reads_too_late_is_told_how_many_are_lost
-                a_request_with_many_transitions_tells_or_counts_each
+                a_late_reader_learns_how_many_are_lost
+                a_request_with_many_transitions_reports_or_counts_each
                 any_number_of_readers_read_the_same;
             progress:
-                what_a_handler_tells_is_stored
+                reports_of_a_handler_are_stored
                 progress_that_comes_again_or_late_changes_nothing
-                only_the_holder_of_a_job_tells
+                only_the_holder_of_a_job_reports
                 progress_stays_with_the_job
                 a_job_that_is_gone_leaves_no_progress
                 a_log_is_bounded
-                who_watches_a_job_hears_what_is_told;
+                a_watcher_of_a_job_receives_its_reports;
             requeues:
                 a_requeued_job_starts_clean
                 what_was_cancelled_or_has_expired_is_requeued_as_it_was
@@ -269,7 +269,7 @@ macro_rules! __conformance_cases {
                 a_ready_job_is_put_off
                 a_retry_is_edited_and_keeps_its_failures
                 a_parked_job_with_other_parameters_is_ready
-                an_edit_computes_the_digest_of_a_given_id_anew
+                an_edit_computes_the_digest_of_a_given_id_again
                 an_edit_moves_a_job_to_another_group
                 a_group_that_is_full_takes_no_edited_job
                 the_head_of_an_ordered_group_blocks_the_group_line_until_it_leaves
@@ -280,9 +280,9 @@ macro_rules! __conformance_cases {
                 an_edit_changes_the_limits
                 an_edit_leaves_nothing_at_the_old_place
                 an_edit_of_the_limits_frees_those_behind
-                an_edited_job_rises_anew
+                an_edited_job_rises_again
                 an_edit_and_a_claim_exclude_each_other
-                an_inspector_says_why_it_does_not_edit;
+                an_inspector_reports_why_it_does_not_edit;
             copies:
                 a_job_is_duplicated
                 a_copy_takes_the_key_where_it_is_free
@@ -296,9 +296,9 @@ macro_rules! __conformance_cases {
                 a_lane_at_work_sees_what_is_due_later
                 a_lane_at_work_sees_what_is_due_before_other_jobs
                 a_lane_at_work_passes_what_was_taken_out
-                a_lane_at_work_hears_that_an_ack_is_stale
+                a_lane_at_work_learns_that_an_ack_is_stale
                 a_lane_at_work_sees_what_failed_elsewhere
-                a_lane_at_work_tells_failures_apart
+                a_lane_at_work_distinguishes_failures
                 a_lane_at_work_leaves_nothing_of_what_has_failed
                 a_lane_at_work_sees_a_failure_beside_what_is_due_later
                 a_lane_at_work_passes_the_dead
@@ -351,8 +351,8 @@ macro_rules! __conformance_cases {
                 an_expired_id_can_be_enqueued_again
                 a_requeued_id_is_answered_as_existing
                 an_enqueue_of_nothing_is_answered_with_nothing
-                a_confirmed_enqueue_says_how_safe_its_jobs_are
-                a_broker_that_takes_jobs_tells_of_no_trouble;
+                a_confirmed_enqueue_reports_how_safe_its_jobs_are
+                a_broker_that_takes_jobs_reports_no_trouble;
             relays:
                 a_number_is_answered_again_for_the_same_digest_alone
                 a_digest_makes_another_request
@@ -367,13 +367,13 @@ macro_rules! __conformance_cases {
                 a_due_job_does_not_wait_until_no_other_is_ready
                 a_job_due_in_the_past_is_ready
                 a_job_due_at_a_time_is_scheduled_for_it
-                a_registration_tells_the_time
+                a_registration_reports_the_time
                 an_endless_delay_does_not_overflow
                 due_jobs_join_the_tail_in_the_order_of_their_times
                 many_jobs_due_at_once_are_all_served
                 a_turn_moves_a_bounded_number_of_due_jobs
-                a_turn_tells_when_the_next_job_is_due
-                a_turn_counts_to_the_next_due_job_from_the_time_that_it_tells
+                a_turn_reports_when_the_next_job_is_due
+                a_turn_counts_to_the_next_due_job_from_the_time_that_it_reports
                 a_look_overlooks_nothing
                 the_clock_goes_forward
                 a_new_job_is_announced
@@ -393,8 +393,8 @@ macro_rules! __conformance_cases {
                 a_heartbeat_brings_the_cancels
                 an_answer_to_an_old_delivery_leaves_the_cancel_of_a_newer_one
                 a_turn_renews_the_lease
-                a_turn_tells_how_many_lanes_there_are
-                a_lease_that_ends_later_than_it_can_is_told_apart
+                a_turn_reports_how_many_lanes_there_are
+                a_lease_that_ends_later_than_it_can_is_distinguished
                 longer_leases_hide_none_that_ends_later_than_it_can
                 a_lane_behind_a_page_of_longer_leases_is_found
                 a_lane_whose_lease_ends_later_than_it_can_is_fenced
@@ -402,20 +402,20 @@ macro_rules! __conformance_cases {
             workers:
                 a_registered_worker_is_listed_with_what_it_says
                 a_lane_in_the_place_of_a_lost_one_leaves_a_note_of_the_loss
-                a_producer_hears_whether_a_worker_has_ever_served_its_queue
+                a_producer_learns_whether_a_worker_has_ever_served_its_queue
                 a_second_lane_of_a_worker_changes_no_record
-                two_workers_are_told_apart
-                a_worker_that_says_nothing_is_listed
+                two_workers_are_distinguished
+                a_worker_that_reports_nothing_is_listed
                 a_producer_is_no_worker
                 a_worker_with_many_tasks_is_listed_with_their_number
                 a_heartbeat_makes_the_newest_lease_of_a_worker_younger
-                a_worker_is_listed_with_what_it_said_last_that_it_uses
+                a_worker_is_listed_with_what_it_reported_last_that_it_uses
                 what_a_worker_uses_goes_with_its_last_lane
-                a_worker_hears_what_it_is_asked_with_its_next_heartbeat
+                a_worker_learns_what_it_is_asked_with_its_next_heartbeat
                 the_latest_request_to_a_worker_counts
                 a_request_goes_with_its_worker
                 a_worker_whose_lease_is_over_is_listed_and_not_counted
-                a_worker_that_has_stopped_was_heard_of_when_it_said_so
+                a_worker_that_has_stopped_was_seen_when_it_reported_so
                 the_last_lane_of_a_worker_takes_its_record
                 a_worker_that_registers_again_is_listed_again
                 a_sweep_removes_no_worker
@@ -466,7 +466,7 @@ macro_rules! __conformance_cases {
                 a_suspect_that_has_outlived_its_crash_goes_free_beside_another
                 a_subscription_reads_on_beside_groups_with_suspects
                 a_search_goes_on_inside_a_group
-                a_suspect_that_is_found_begins_the_search_anew
+                a_suspect_that_is_found_begins_the_search_again
                 a_group_pays_for_its_suspect_what_its_jobs_have_cost
                 parked_suspects_keep_no_other_job_waiting;
             people:
@@ -496,13 +496,13 @@ macro_rules! __conformance_cases {
                 all_jobs_that_wait_for_a_time_are_promoted
                 all_are_cancelled_beside_a_lane_that_claims;
             lists:
-                a_list_tells_the_last_failure_and_no_result
-                a_running_job_tells_who_runs_it_and_since_when
+                a_list_reports_the_last_failure_and_no_result
+                a_running_job_reports_who_runs_it_and_since_when
                 jobs_that_match_are_changed_and_no_others
                 pages_fit_together_in_every_state
                 held_jobs_are_listed_as_they_are_due;
             operations:
-                an_operation_changes_what_matches_and_says_how_many
+                an_operation_changes_what_matches_and_reports_how_many
                 each_kind_of_operation_changes_all_that_it_applies_to
                 a_second_operation_is_refused
                 a_step_that_is_sent_again_changes_nothing
@@ -511,7 +511,7 @@ macro_rules! __conformance_cases {
                 an_operation_is_run_by_the_one_who_has_started_it
                 an_operation_that_was_stopped_takes_no_step
                 an_operation_concerns_jobs_that_were_there_before
-                a_job_that_has_changed_since_it_was_looked_at_stays
+                a_job_that_has_changed_since_it_was_read_stays
                 a_job_whose_key_is_held_stays_as_it_is
                 the_history_of_operations_is_bounded
                 a_walk_meets_every_job_that_stays
@@ -524,7 +524,7 @@ macro_rules! __conformance_cases {
                 a_walk_meets_all_jobs_that_start_meanwhile
                 a_promoted_job_that_snoozes_is_not_promoted_again
                 the_counts_of_an_operation_add_up_after_its_runner_has_died_between_two_parts
-                an_operation_whose_position_cannot_be_read_begins_anew
+                an_operation_whose_position_cannot_be_read_begins_again
                 a_preview_looks_at_jobs_in_the_states_of_its_operation
                 a_scan_goes_on_behind_each_job_that_has_ended
                 a_runner_goes_on_from_what_is_stored_after_a_lost_answer
@@ -535,14 +535,14 @@ macro_rules! __conformance_cases {
                 a_drain_leaves_what_came_after_it_in_its_order
                 a_drain_passes_over_gaps
                 a_drained_tick_has_ended_for_its_schedule
-                who_waits_for_a_drained_job_is_told
+                a_caller_that_waits_for_a_drained_job_gets_an_error
                 a_drained_group_is_served_again;
             searches:
                 a_scan_finds_what_stays_once_while_jobs_come_and_go
                 a_scan_passes_over_no_job_while_workers_claim
                 a_scan_passes_over_no_job_where_others_come_back
                 a_scan_of_several_states_is_bounded
-                a_search_tells_how_far_it_has_looked_and_goes_on
+                a_search_reports_its_progress_and_continues
                 a_search_goes_through_all_queues
                 the_address_of_a_job_is_its_id_in_a_filter
                 a_search_for_one_state_reads_each_job_once
@@ -551,11 +551,11 @@ macro_rules! __conformance_cases {
                 a_scan_by_a_tag_looks_at_the_jobs_that_have_it_alone
                 tags_leave_the_index_with_their_jobs
                 tags_follow_the_envelope_of_a_job
-                an_edit_without_its_task_tells_of_tags_that_stay
+                an_edit_without_its_task_reports_tags_that_stay
                 jobs_of_events_have_the_tags_of_the_event
                 nothing_by_a_tag_looks_at_jobs_without_it
                 an_operation_goes_by_a_tag_if_fewer_jobs_have_it_than_its_states
-                a_search_by_a_tag_says_how_many_jobs_have_it;
+                a_search_by_a_tag_reports_how_many_jobs_have_it;
             records:
                 every_state_is_listed_in_order
                 a_listing_comes_in_pages
@@ -570,8 +570,8 @@ macro_rules! __conformance_cases {
                 an_evicted_id_can_be_enqueued_again
                 kept_jobs_are_swept_when_their_time_is_over
                 a_kept_job_outlives_an_earlier_one_of_its_id
-                a_kept_job_tells_of_its_failures
-                a_kept_job_tells_of_its_snoozes_and_its_priority
+                a_kept_job_reports_its_failures
+                a_kept_job_reports_its_snoozes_and_its_priority
                 snoozes_and_rate_limits_are_counted_apart
                 ended_jobs_are_swept_to_the_limits_of_their_queue
                 a_round_of_housekeeping_is_bounded
@@ -579,12 +579,12 @@ macro_rules! __conformance_cases {
             history:
                 what_workers_report_is_added_up_by_task
                 a_report_that_is_sent_again_counts_once
-                a_report_tells_how_deep_the_queue_is
+                a_report_carries_the_depth_of_the_queue
                 tasks_beyond_the_bound_are_counted_together
                 what_has_no_task_is_counted_apart
                 a_report_outside_its_bounds_is_refused
                 the_history_of_an_unknown_queue_is_empty
-                stats_tell_the_age_of_the_oldest_ready_job
+                stats_report_the_age_of_the_oldest_ready_job
                 a_release_is_noted_when_it_is_first_seen
                 an_outbox_is_shown_as_it_was_reported_last
                 outboxes_beyond_the_bound_replace_the_oldest;
@@ -609,14 +609,14 @@ macro_rules! __conformance_cases {
                 a_batch_honours_keys_within_itself
                 of_jobs_of_one_request_the_first_of_each_key_is_stored
                 a_given_id_is_asked_for_before_the_key;
-            standings:
-                a_job_that_waits_says_for_what
-                a_ready_job_says_how_many_go_first
-                a_job_of_a_group_says_what_its_group_may
-                a_job_says_which_limit_holds_it_back
+            diagnoses:
+                a_waiting_job_reports_what_it_waits_for
+                a_ready_job_reports_how_many_go_first
+                a_job_of_a_group_reports_what_its_group_may
+                a_job_reports_which_limit_holds_it_back
                 a_suspect_stands_in_a_line_of_its_own
-                a_job_that_runs_says_whether_its_lease_stands
-                a_job_says_who_holds_its_key
+                a_running_job_reports_whether_its_lease_is_valid
+                a_job_reports_who_holds_its_key
                 many_are_asked_for_at_once
                 no_job_is_counted_for_its_group_and_for_its_limit
                 the_jobs_of_more_groups_than_a_page_has_are_counted

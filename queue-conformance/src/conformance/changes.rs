@@ -137,7 +137,7 @@ pub async fn a_lane_at_work_passes_what_was_taken_out(bed: Bed) {
 }
 
 /// What was cancelled under a lane ends as stale, and beside it what was not ends well.
-pub async fn a_lane_at_work_hears_that_an_ack_is_stale(bed: Bed) {
+pub async fn a_lane_at_work_learns_that_an_ack_is_stale(bed: Bed) {
     let mut lane = at_work(&bed).await;
     bed.put(3).await;
     let held = lane.claim(3).await;
@@ -159,7 +159,7 @@ pub async fn a_lane_at_work_sees_what_failed_elsewhere(bed: Bed) {
 }
 
 /// Of jobs that are claimed together, each comes with the count of its own failures.
-pub async fn a_lane_at_work_tells_failures_apart(bed: Bed) {
+pub async fn a_lane_at_work_distinguishes_failures(bed: Bed) {
     let mut lane = at_work(&bed).await;
     let ids = bed.put(3).await;
     let wanted: HashMap<&JobId, u32> = ids.iter().zip(0..).collect();

@@ -73,8 +73,8 @@ pub async fn code_declares_an_order(bed: Bed) {
 pub async fn of_releases_that_disagree_the_latest_holds(bed: Bed) {
     let mut record = GroupsRecord::default();
     let live: BTreeSet<String> = ["v1".to_owned(), "v2".to_owned()].into();
-    record.say("v1", &declared(|rule| rule.cap = Some(1)), &live, 10);
-    record.say("v2", &declared(|rule| rule.cap = Some(2)), &live, 20);
+    record.declare("v1", &declared(|rule| rule.cap = Some(1)), &live, 10);
+    record.declare("v2", &declared(|rule| rule.cap = Some(2)), &live, 20);
     let request = SetGroup::declared(bed.queue.clone(), "", &record.encode());
     assert_eq!(bed.broker.set_group(&request).await.expect("it is set"), GroupSet::Set);
     assert_eq!(bed.broker.set_group(&request).await.expect("it is what was wanted"), GroupSet::Set);
@@ -91,9 +91,9 @@ pub async fn of_releases_that_disagree_the_latest_holds(bed: Bed) {
 /// Two that declare at once do not undo each other, and nothing but a declaration is taken for one.
 pub async fn what_is_declared_is_changed_by_who_has_read_it(bed: Bed) {
     let mut record = GroupsRecord::default();
-    record.say("v1", &declared(|rule| rule.cap = Some(1)), &BTreeSet::new(), 10);
+    record.declare("v1", &declared(|rule| rule.cap = Some(1)), &BTreeSet::new(), 10);
     let first = record.encode();
-    record.say("v2", &declared(|rule| rule.cap = Some(1)), &["v1".to_owned()].into(), 20);
+    record.declare("v2", &declared(|rule| rule.cap = Some(1)), &["v1".to_owned()].into(), 20);
     let (mine, other) = (SetGroup::declared(bed.queue.clone(), "", &first), SetGroup::declared(bed.queue.clone(), "", &record.encode()));
     assert_eq!(bed.broker.set_group(&mine).await.expect("it is set"), GroupSet::Set);
     assert_eq!(

@@ -142,7 +142,7 @@ pub async fn a_drained_tick_has_ended_for_its_schedule(bed: Bed) {
 }
 
 /// Who waits for the end of a job hears that it is gone.
-pub async fn who_waits_for_a_drained_job_is_told(bed: Bed) {
+pub async fn a_caller_that_waits_for_a_drained_job_gets_an_error(bed: Bed) {
     let ids = bed.put(1).await;
     let mut hints = bed.broker.ending_hints(&bed.queue, &ids[0]);
     let _ = tokio::time::timeout(Duration::from_millis(300), hints.next()).await;

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// A pause may have a reason, which stands while it lasts, whatever else of the rule changes.
-pub async fn a_pause_says_why_until_it_ends(bed: Bed) {
+pub async fn a_pause_reports_why_until_it_ends(bed: Bed) {
     let a = name("a");
     let inspector = bed.inspector();
     let why = async || group(&bed, "a").await.pause.and_then(|pause| pause.reason);
@@ -82,7 +82,7 @@ fn old_limited(group: &str, hours: u32, key: LimitKey) -> NewJob {
 }
 
 /// How long the oldest ready job of a group has waited. What has failed before says nothing of it.
-pub async fn the_age_of_the_oldest_job_of_a_group_is_told(bed: Bed) {
+pub async fn the_age_of_the_oldest_job_of_a_group_is_reported(bed: Bed) {
     let oldest = async |of| group(&bed, of).await.oldest;
     assert_eq!((oldest("a").await, bed.stats().await.oldest), (None, None));
     let mut urgent = old("b", 5);
@@ -104,7 +104,7 @@ pub async fn the_age_of_the_oldest_job_of_a_group_is_told(bed: Bed) {
 
 /// Of jobs with limits as well: of a group the heads of each of its kinds, and without a group that
 /// of the queue.
-pub async fn the_age_of_the_oldest_job_with_limits_is_told(bed: Bed) {
+pub async fn the_age_of_the_oldest_job_with_limits_is_reported(bed: Bed) {
     let key = |value| limits::key("account", value);
     let oldest = async |of| group(&bed, of).await.oldest;
     bed.producer().await.stored(vec![old("z", 1)]).await;
@@ -127,7 +127,7 @@ pub async fn the_age_of_the_oldest_job_with_limits_is_told(bed: Bed) {
 }
 
 /// A queue whose groups are all paused has jobs that are ready, and tells how old they are.
-pub async fn the_age_of_the_oldest_job_is_told_while_all_groups_are_paused(bed: Bed) {
+pub async fn the_age_of_the_oldest_job_is_reported_while_all_groups_are_paused(bed: Bed) {
     bed.producer().await.stored(vec![old("a", 1), old("b", 3), old("cc", 2)]).await;
     for of in ["a", "b", "cc"] {
         group_rule(&bed, of, |rule| rule.paused = true).await;
@@ -146,7 +146,7 @@ pub async fn the_age_of_the_oldest_job_is_told_while_all_groups_are_paused(bed: 
 }
 
 /// So has one whose jobs wait for a limit that lets none start, with groups and without.
-pub async fn the_age_of_the_oldest_job_is_told_while_a_limit_is_closed(bed: Bed) {
+pub async fn the_age_of_the_oldest_job_is_reported_while_a_limit_is_closed(bed: Bed) {
     let of = limits::key("stripe", "");
     limits::concurrency(&bed, "stripe", 0).await;
     let mut lane = bed.lane().await;
@@ -166,7 +166,7 @@ pub async fn the_age_of_the_oldest_job_is_told_while_a_limit_is_closed(bed: Bed)
 
 /// So has one whose only group is ordered, and whose line is held by a job that runs or waits for
 /// its retry.
-pub async fn the_age_of_the_oldest_job_is_told_while_a_line_is_held(bed: Bed) {
+pub async fn the_age_of_the_oldest_job_is_reported_while_a_line_is_held(bed: Bed) {
     order(&bed, "a", GroupOrder::Ordered).await;
     bed.producer().await.stored(vec![old("a", 3), old("a", 2), old("a", 1)]).await;
     let mut lane = bed.lane().await;

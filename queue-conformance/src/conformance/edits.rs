@@ -240,7 +240,7 @@ pub async fn a_parked_job_with_other_parameters_is_ready(bed: Bed) {
 }
 
 /// A given id is that of the job as it is now: its first enqueue is another job.
-pub async fn an_edit_computes_the_digest_of_a_given_id_anew(bed: Bed) {
+pub async fn an_edit_computes_the_digest_of_a_given_id_again(bed: Bed) {
     assert_eq!(bed.put_given("mine", "1").await, Enqueued::Stored);
     let (old, new) = (given("mine", "1"), given("mine", "2"));
     edit(&bed, &old.id, |edit| {
@@ -464,7 +464,7 @@ pub async fn an_edit_of_the_limits_frees_those_behind(bed: Bed) {
 }
 
 /// A job that has risen stands again where its own priority says, and rises from there.
-pub async fn an_edited_job_rises_anew(bed: Bed) {
+pub async fn an_edited_job_rises_again(bed: Bed) {
     bed.inspector().set_aging(&bed.queue, Aging::Every(LONG)).await.unwrap();
     let id = bed.put_at(Priority::Low).await;
     let rises = bed.show(&id).await.unwrap().rises_ms;
@@ -509,7 +509,7 @@ pub async fn an_edit_and_a_claim_exclude_each_other(bed: Bed) {
 }
 
 /// What a person gets to read: what has changed, and what to do.
-pub async fn an_inspector_says_why_it_does_not_edit(bed: Bed) {
+pub async fn an_inspector_reports_why_it_does_not_edit(bed: Bed) {
     let inspector = bed.inspector();
     let id = bed.put_later(LONG).await;
     let job = JobAddress { queue: bed.queue.clone(), id: id.clone() };

@@ -260,7 +260,7 @@ pub async fn an_enqueue_of_nothing_is_answered_with_nothing(bed: Bed) {
 
 /// However safe they were to be: they are stored, and what is said is no less than what the broker
 /// keeps anyway.
-pub async fn a_confirmed_enqueue_says_how_safe_its_jobs_are(bed: Bed) {
+pub async fn a_confirmed_enqueue_reports_how_safe_its_jobs_are(bed: Bed) {
     let producer = bed.producer().await;
     let request = producer.next(vec![NewJob::new(JobId::make(), envelope("safe"))]);
     let asked = Confirm { durability: Durability::PowerLoss, replicas: 0 };
@@ -273,7 +273,7 @@ pub async fn a_confirmed_enqueue_says_how_safe_its_jobs_are(bed: Bed) {
 }
 
 /// Nobody is warned of a broker that takes jobs.
-pub async fn a_broker_that_takes_jobs_tells_of_no_trouble(bed: Bed) {
+pub async fn a_broker_that_takes_jobs_reports_no_trouble(bed: Bed) {
     bed.put(1).await;
     let condition = bed.broker.condition().await.unwrap();
     assert!(condition.trouble.is_none() && !condition.is_full() && !condition.is_lost(), "{condition:?}");

@@ -74,7 +74,7 @@ pub async fn a_report_that_is_sent_again_counts_once(bed: Bed) {
 }
 
 /// Every report says how deep the queue is; the largest depth of a period stays.
-pub async fn a_report_tells_how_deep_the_queue_is(bed: Bed) {
+pub async fn a_report_carries_the_depth_of_the_queue(bed: Bed) {
     let process = ProcessId::random();
     let ready = async || {
         let history = history(&bed, HistorySpan::TWO_HOURS).await;
@@ -153,7 +153,7 @@ pub(super) fn enqueued(task: &str, ago: Duration, delay: Duration) -> NewJob {
 }
 
 /// The age is that of the first job of a priority whose age is known, since it could start.
-pub async fn stats_tell_the_age_of_the_oldest_ready_job(bed: Bed) {
+pub async fn stats_report_the_age_of_the_oldest_ready_job(bed: Bed) {
     const HOUR: Duration = Duration::from_secs(3600);
     let is_about = async |age: Duration| {
         let oldest = bed.stats().await.oldest.expect("its age is known");

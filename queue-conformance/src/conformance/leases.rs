@@ -176,7 +176,7 @@ pub async fn a_turn_renews_the_lease(bed: Bed) {
 }
 
 /// The number of lanes is told, so that they can share the polling.
-pub async fn a_turn_tells_how_many_lanes_there_are(bed: Bed) {
+pub async fn a_turn_reports_how_many_lanes_there_are(bed: Bed) {
     let mut lane = bed.lane().await;
     let (_other, dead) = (bed.lane().await, bed.dying_lane().await);
     let turn = lane.next();
@@ -190,7 +190,7 @@ pub async fn a_turn_tells_how_many_lanes_there_are(bed: Bed) {
 
 /// A deadline further ahead than the lease is long comes of a clock that was put back: the look
 /// tells it apart, with the length.
-pub async fn a_lease_that_ends_later_than_it_can_is_told_apart(bed: Bed) {
+pub async fn a_lease_that_ends_later_than_it_can_is_distinguished(bed: Bed) {
     let (alive, lane) = (bed.lane().await, bed.dying_lane().await);
     // Registered for `SHORT`: what a clock that is put back leaves of a lease that is too long for
     // it.

@@ -107,7 +107,7 @@ pub async fn groups_that_may_not_be_served_keep_no_slot_from_others(bed: Bed) {
 
 /// A key may contain any byte. After a change of its limit the jobs that wait for it start, and the
 /// key is listed and counted.
-pub async fn each_key_of_a_limit_is_looked_at_when_that_changes(bed: Bed) {
+pub async fn each_key_of_a_limit_is_examined_when_that_changes(bed: Bed) {
     let largest = (0..).map(|n: u32| key("stripe", &n.to_string())).filter(|key| key.as_bytes()[LimitKey::NAME] == 0xff);
     let keys: Vec<LimitKey> = largest.take(3).chain([key("stripe", "any")]).collect();
     concurrency(&bed, "stripe", 0).await;
@@ -609,7 +609,7 @@ pub async fn a_job_that_comes_later_is_subject_to_its_limits(bed: Bed) {
 
 /// The slots and the rate of a key are told apart, an ordered group that is closed says both, and
 /// what is closed waits for no holder.
-pub async fn each_reason_that_holds_is_told(bed: Bed) {
+pub async fn each_reason_that_holds_is_reported(bed: Bed) {
     let reasons = async |id: &JobId| {
         let job =
             bed.inspector().why_many(&bed.queue, std::slice::from_ref(id)).await.expect("it can be asked").remove(0).expect("it waits");
@@ -642,7 +642,7 @@ pub async fn each_reason_that_holds_is_told(bed: Bed) {
 }
 
 /// The holders of a key are named, and so is who waits for it.
-pub async fn a_key_tells_who_holds_it_and_who_waits(bed: Bed) {
+pub async fn a_key_reports_who_holds_it_and_who_waits(bed: Bed) {
     concurrency(&bed, "stripe", 2).await;
     let (a, b) = (key("stripe", "a"), key("stripe", "b"));
     let ids = put(&bed, "", &[a], 3).await;

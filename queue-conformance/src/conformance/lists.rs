@@ -15,7 +15,7 @@ use super::bed::{Bed, LONG, envelope, finish};
 use crate::Changes as _;
 
 /// A listing shows why jobs have failed, and stays small.
-pub async fn a_list_tells_the_last_failure_and_no_result(bed: Bed) {
+pub async fn a_list_reports_the_last_failure_and_no_result(bed: Bed) {
     let mut lane = bed.lane().await;
     let failing = bed.put(1).await.remove(0);
     for error in ["first".to_owned(), "é".repeat(LISTED_ERROR)] {
@@ -38,7 +38,7 @@ pub async fn a_list_tells_the_last_failure_and_no_result(bed: Bed) {
 }
 
 /// Its receipt says it, on every broker.
-pub async fn a_running_job_tells_who_runs_it_and_since_when(bed: Bed) {
+pub async fn a_running_job_reports_who_runs_it_and_since_when(bed: Bed) {
     let process = ProcessId::random();
     let mut lane = bed.lane_of(process, LONG).await;
     let before = bed.put(1).await.remove(0);

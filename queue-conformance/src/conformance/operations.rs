@@ -82,7 +82,7 @@ pub(super) fn of_time(at_ms: i64) -> queue_core::broker::NewJob {
 }
 
 /// Those that match are changed, and all are counted. Who started it, and why, is kept.
-pub async fn an_operation_changes_what_matches_and_says_how_many(bed: Bed) {
+pub async fn an_operation_changes_what_matches_and_reports_how_many(bed: Bed) {
     for id in ["mine-1", "mine-2", "other"] {
         bed.put_given(id, "x").await;
     }
@@ -145,7 +145,7 @@ pub async fn a_second_operation_is_refused(bed: Bed) {
     }
     assert!(is_done(&operate(&bed, "one", OperationDeed::Stop).await));
     assert!(is_done(&begun(&bed, "two", OperationKind::Delete).await));
-    assert_eq!(operate(&bed, "three", OperationDeed::Stop).await, Operated::Nobody);
+    assert_eq!(operate(&bed, "three", OperationDeed::Stop).await, Operated::NotFound);
 }
 
 /// A step without an answer is sent again. It changes nothing twice, and is counted once.
@@ -267,7 +267,7 @@ pub async fn an_operation_concerns_jobs_that_were_there_before(bed: Bed) {
 
 /// Between a look at a job and the step it may have started or ended, and another job may have its
 /// id: such a job stays as it is.
-pub async fn a_job_that_has_changed_since_it_was_looked_at_stays(bed: Bed) {
+pub async fn a_job_that_has_changed_since_it_was_read_stays(bed: Bed) {
     let ids = bed.put(3).await;
     let given = JobId::given("mine").expect("it is an id");
     bed.put_given("mine", "x").await;
@@ -419,5 +419,5 @@ pub async fn an_operation_outside_its_bounds_is_refused(bed: Bed) {
     assert!(refused(OperationDeed::Step(step)).await);
     assert_eq!(bed.inspector().operation(&bed.queue, "one").await.unwrap().step, 0);
     let unheard = bed.broker.operate(&Operate::new("nobody-knows", "one", OperationDeed::Stop)).await.unwrap();
-    assert_eq!(unheard, Operated::Nobody);
+    assert_eq!(unheard, Operated::NotFound);
 }

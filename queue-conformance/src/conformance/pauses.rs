@@ -52,7 +52,7 @@ async fn goes_on(lane: &mut Lane, mut turn: impl FnMut(&mut Lane) -> Turn) -> (T
 
 /// Who paused a queue, when, why and until when is told while it lasts. A later pause says it anew,
 /// and has begun with the first.
-pub async fn a_queue_says_who_paused_it_and_why(bed: Bed) {
+pub async fn a_queue_reports_who_paused_it_and_why(bed: Bed) {
     assert_eq!(of_queue(&bed).await, None);
     bed.put(1).await;
     pause(&bed, PauseOf::Queue, Pausing::new().because("the database moves: ä\0").by("ada").lasting(LONG)).await;

@@ -47,7 +47,7 @@ fn texts(reported: &ProgressAndLog) -> Vec<&str> {
 }
 
 /// What the holder of a job tells is stored, with the broker's time, and read back.
-pub async fn what_a_handler_tells_is_stored(bed: Bed) {
+pub async fn reports_of_a_handler_are_stored(bed: Bed) {
     let ids = bed.put(2).await;
     let mut lane = bed.lane().await;
     let [one, other] = <[_; 2]>::try_from(lane.claim(2).await).expect("two jobs are ready");
@@ -91,7 +91,7 @@ pub async fn progress_that_comes_again_or_late_changes_nothing(bed: Bed) {
 }
 
 /// Whoever no longer holds a job tells nothing of it.
-pub async fn only_the_holder_of_a_job_tells(bed: Bed) {
+pub async fn only_the_holder_of_a_job_reports(bed: Bed) {
     let id = bed.put(1).await.remove(0);
     let (mut lane, other) = (bed.lane().await, bed.lane().await);
     let first = lane.claim_one().await;
@@ -203,7 +203,7 @@ pub async fn a_log_is_bounded(bed: Bed) {
 }
 
 /// Whoever watches a job hears that something was told of it; of another, nobody does.
-pub async fn who_watches_a_job_hears_what_is_told(bed: Bed) {
+pub async fn a_watcher_of_a_job_receives_its_reports(bed: Bed) {
     let ids = bed.put(2).await;
     let mut lane = bed.lane().await;
     let jobs = lane.claim(2).await;

@@ -124,7 +124,7 @@ pub async fn a_key_is_kept_for_no_job_that_has_gone(bed: Bed) {
 
 /// A key is kept for a job that costs more, so that those that cost less do not starve it: then
 /// they say that they wait for the key, and until when.
-pub async fn a_job_says_that_its_key_is_kept_for_one_that_costs_more(bed: Bed) {
+pub async fn a_job_reports_that_its_key_is_kept_for_one_that_costs_more(bed: Bed) {
     rate(&bed, "api", "1/1h", 10).await;
     let of = key("api", "");
     let of_group = |group: &str, starts| {
@@ -427,7 +427,7 @@ pub async fn what_a_run_has_used_counts_once_and_for_it_alone(bed: Bed) {
 /// The limits of a job count different things: what is said of one by name, what is said of the
 /// others, and what nothing is said of. A limit without a rate is not concerned, and neither is a
 /// job without limits.
-pub async fn what_a_run_has_used_is_told_by_limit(bed: Bed) {
+pub async fn what_a_run_has_used_is_reported_by_limit(bed: Bed) {
     for name in ["calls", "tokens", "bytes"] {
         rate(&bed, name, "1/1h", 2).await;
     }

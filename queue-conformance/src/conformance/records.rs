@@ -299,7 +299,7 @@ pub async fn a_kept_job_outlives_an_earlier_one_of_its_id(bed: Bed) {
 }
 
 /// What is kept of one job is not what is kept of another that ends with it.
-pub async fn a_kept_job_tells_of_its_failures(bed: Bed) {
+pub async fn a_kept_job_reports_its_failures(bed: Bed) {
     let mut lane = bed.lane().await;
     let failing = bed.put(1).await.remove(0);
     let held = lane.claim_one().await;
@@ -319,7 +319,7 @@ pub async fn a_kept_job_tells_of_its_failures(bed: Bed) {
 }
 
 /// The same of what is rarer.
-pub async fn a_kept_job_tells_of_its_snoozes_and_its_priority(bed: Bed) {
+pub async fn a_kept_job_reports_its_snoozes_and_its_priority(bed: Bed) {
     let mut lane = bed.lane().await;
     let snoozed = bed.put(1).await.remove(0);
     let held = lane.claim_one().await;

@@ -204,7 +204,7 @@ pub async fn half_a_rewind_reads_nothing(bed: Bed) {
     assert!(!subscribe(&bed, "billing", Begin::Now).await, "it is there");
     assert!(subscription(&bed, "billing").await.rewinding);
     let shown = bed.inspector().topic(&bed.queue).await.expect("it is answered").expect("it exists");
-    assert!(shown.subscriptions[0].stands_because.as_ref().is_some_and(|why| why.contains("a rewind is under way")));
+    assert!(shown.subscriptions[0].stop_reason.as_ref().is_some_and(|why| why.contains("a rewind is under way")));
     // What was read before the first of them is let go of by the second.
     assert_eq!(preview(&bed, Begin::Start).await.again, 2);
     assert_eq!(rewind(&bed, Begin::Start).await, (2, 0));
@@ -217,7 +217,7 @@ pub async fn a_rewind_is_taken_over_by_the_next(bed: Bed) {
     subscribe(&bed, "billing", Begin::Start).await;
     publish(&bed, 0..3).await;
     let nobody = Rewind::new(bed.queue.clone(), "nobody", RewindStep::End("token".to_owned(), 0));
-    assert_eq!(bed.broker.rewind(&nobody).await.expect("it is answered"), Rewound::Nobody);
+    assert_eq!(bed.broker.rewind(&nobody).await.expect("it is answered"), Rewound::NotFound);
     for token in ["one", "other"] {
         let begun = begin(&bed, Begin::Start, token).await;
         assert!(matches!(begun, Rewound::Target { .. }), "{begun:?}");

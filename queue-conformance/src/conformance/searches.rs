@@ -243,7 +243,7 @@ pub async fn a_scan_of_several_states_is_bounded(bed: Bed) {
 }
 
 /// What people search with: pages, their bounds, how far they have looked, and cursors.
-pub async fn a_search_tells_how_far_it_has_looked_and_goes_on(bed: Bed) {
+pub async fn a_search_reports_its_progress_and_continues(bed: Bed) {
     let ids = bed.put(20).await;
     for n in 0..12 {
         bed.put_job(NewJob::new(JobId::given(&format!("marked-{n}")).unwrap(), envelope("marked"))).await;

@@ -248,7 +248,7 @@ pub async fn a_search_goes_on_inside_a_group(bed: Bed) {
 
 /// Limits hold hundreds of groups of suspects back. A search that has found one behind them begins
 /// with the first group again, which has room by now.
-pub async fn a_suspect_that_is_found_begins_the_search_anew(bed: Bed) {
+pub async fn a_suspect_that_is_found_begins_the_search_again(bed: Bed) {
     let api = key("api", "");
     let jobs = (0..250).map(|n| limited(&format!("a{n}"), &[api])).chain([job("zzz1"), job("zzz2")]).collect();
     all_suspects(&bed, jobs).await;

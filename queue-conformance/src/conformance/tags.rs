@@ -10,7 +10,7 @@ use queue_core::{
     __private::Envelope,
     Client, Error, JobAddress, JobId,
     broker::{
-        Audit, Begin, Broker, BuryReason, DynBroker, Ending, JobState, KeepLimits, NewJob, OnConflict, Priority, Scan, Scanned, Standing,
+        Audit, Begin, Broker, BuryReason, Diagnosis, DynBroker, Ending, JobState, KeepLimits, NewJob, OnConflict, Priority, Scan, Scanned,
         StoredPage, Subscribe, SweepLimits, Unique, UniqueKey, Wrapper, subscription_address,
     },
     inspect::{Change, Edit, Filter, NewOperation, OperationKind},
@@ -165,7 +165,7 @@ pub async fn tags_follow_the_envelope_of_a_job(bed: Bed) {
 
 /// A program that does not have the task cannot tell which parameter makes a tag: it says which
 /// tags may be those of the old parameters.
-pub async fn an_edit_without_its_task_tells_of_tags_that_stay(bed: Bed) {
+pub async fn an_edit_without_its_task_reports_tags_that_stay(bed: Bed) {
     let payload = |order: u8, to: &str| {
         [b"\x82\xa5order".as_slice(), &[order], b"\xa2to", &[0xa0 | u8::try_from(to.len()).unwrap()], to.as_bytes()].concat()
     };
@@ -265,9 +265,9 @@ impl Wrapper for Noting {
         Ok(scanned)
     }
 
-    async fn standing(&self, queue: &str, ids: &[JobId]) -> queue_core::Result<Vec<Option<Standing>>> {
+    async fn diagnose(&self, queue: &str, ids: &[JobId]) -> queue_core::Result<Vec<Option<Diagnosis>>> {
         self.fails()?;
-        self.inner.standing(queue, ids).await
+        self.inner.diagnose(queue, ids).await
     }
 }
 
@@ -368,7 +368,7 @@ pub async fn an_operation_goes_by_a_tag_if_fewer_jobs_have_it_than_its_states(be
 }
 
 /// However many jobs there are, and in whichever state.
-pub async fn a_search_by_a_tag_says_how_many_jobs_have_it(bed: Bed) {
+pub async fn a_search_by_a_tag_reports_how_many_jobs_have_it(bed: Bed) {
     bed.put(30).await;
     for n in 0..9 {
         put(&bed, &[("order", "17"), ("even", if n % 2 == 0 { "yes" } else { "no" })]).await;

@@ -84,7 +84,7 @@ pub async fn a_job_due_at_a_time_is_scheduled_for_it(bed: Bed) {
 }
 
 /// Whoever registers learns the broker's time.
-pub async fn a_registration_tells_the_time(bed: Bed) {
+pub async fn a_registration_reports_the_time(bed: Bed) {
     let before = now(&bed).await;
     let process = ProcessId::random();
     for request in [Register::lane(bed.queue.clone(), process, LONG), Register::producer(bed.queue.clone(), process)] {
@@ -173,7 +173,7 @@ pub async fn a_turn_moves_a_bounded_number_of_due_jobs(bed: Bed) {
 }
 
 /// A turn tells when the next job is due, so that its worker can sleep until then.
-pub async fn a_turn_tells_when_the_next_job_is_due(bed: Bed) {
+pub async fn a_turn_reports_when_the_next_job_is_due(bed: Bed) {
     let mut lane = bed.lane().await;
     let turn = lane.next().claim(1);
     assert_eq!(lane.send(&turn).await.next_due, None);
@@ -191,7 +191,7 @@ pub async fn a_turn_tells_when_the_next_job_is_due(bed: Bed) {
 
 /// The time to the next due job is counted from the same reading of the clock that the turn tells,
 /// whenever it is asked.
-pub async fn a_turn_counts_to_the_next_due_job_from_the_time_that_it_tells(bed: Bed) {
+pub async fn a_turn_counts_to_the_next_due_job_from_the_time_that_it_reports(bed: Bed) {
     let mut lane = bed.lane().await;
     let id = bed.put_later(LONG).await;
     let due = bed.show(&id).await.expect("it is scheduled").at_ms.expect("with a time");

@@ -8,8 +8,8 @@ use queue_core::{
     JobId,
     broker::{
         Audit, Begin, BuryReason, Change, CrashRule, Due, EditJob, EditedJob, Ending, FOLLOWED, JobState, NewJob, OnConflict, PauseOf,
-        Pausing, Priority, REASON_TOLD, ScheduleState, SeenJob, SetPause, StoredTransition, SweepLimits, TRANSITIONS_KEPT, Transitions,
-        Unique, UniqueKey, reason_told, subscription_address,
+        Pausing, Priority, REASON_BYTES, ScheduleState, SeenJob, SetPause, StoredTransition, SweepLimits, TRANSITIONS_KEPT, Transitions,
+        Unique, UniqueKey, cut_reason, subscription_address,
     },
 };
 use tokio::time::sleep;
@@ -38,14 +38,14 @@ impl Reader {
     async fn read(&mut self, bed: &Bed) -> Vec<StoredTransition> {
         let mut all = Vec::new();
         loop {
-            let Transitions { told, lost, upto, .. } = read(bed, self.after).await;
-            assert_eq!(lost, Some(0), "nothing is lost: {told:?}");
+            let Transitions { entries, lost, upto, .. } = read(bed, self.after).await;
+            assert_eq!(lost, Some(0), "nothing is lost: {entries:?}");
             if upto == self.after {
                 return all;
             }
-            let numbers: Vec<u64> = told.iter().map(|told| told.number).collect();
+            let numbers: Vec<u64> = entries.iter().map(|entry| entry.number).collect();
             assert_eq!(numbers, (self.after + 1..=upto).collect::<Vec<_>>(), "they are numbered one after the other");
-            all.extend(told);
+            all.extend(entries);
             self.after = upto;
         }
     }
@@ -74,7 +74,7 @@ async fn sound(bed: &Bed) {
 }
 
 /// However a job ends, each of its states is told, with its task and how often it has failed.
-pub async fn every_state_of_a_job_is_told_in_order(bed: Bed) {
+pub async fn every_state_of_a_job_is_reported_in_order(bed: Bed) {
     let mut reader = Reader::of(&bed).await;
     let ids = bed.put(8).await;
     let mut lane = bed.lane().await;
@@ -97,7 +97,7 @@ pub async fn every_state_of_a_job_is_told_in_order(bed: Bed) {
     assert_eq!(of(&ids[0]), format!("{runs}done"));
     assert_eq!(of(&ids[1]), format!("{runs}done"));
     assert_eq!(of(&ids[2]), format!("{runs}dead(failed)"));
-    assert_eq!(of(&ids[3]), format!("{runs}cancelled({})", &long[..REASON_TOLD]));
+    assert_eq!(of(&ids[3]), format!("{runs}cancelled({})", &long[..REASON_BYTES]));
     assert_eq!(of(&ids[4]), format!("{runs}expired"));
     assert_eq!(of(&ids[5]), format!("{runs}scheduled"));
     assert_eq!(of(&ids[6]), format!("{runs}parked"));
@@ -109,7 +109,7 @@ pub async fn every_state_of_a_job_is_told_in_order(bed: Bed) {
 }
 
 /// What people do is told as what workers do.
-pub async fn what_people_do_to_a_job_is_told(bed: Bed) {
+pub async fn changes_by_operators_are_reported(bed: Bed) {
     let mut reader = Reader::of(&bed).await;
     let later = bed.put_later(LONG).await;
     let failed = bed.put(1).await.remove(0);
@@ -145,18 +145,18 @@ pub async fn what_people_do_to_a_job_is_told(bed: Bed) {
 /// At most 200 bytes of a reason are told: no character of it is cut in two.
 pub async fn a_long_reason_is_cut_behind_a_whole_character(bed: Bed) {
     let mut reader = Reader::of(&bed).await;
-    for long in ["é", "a€", "🦀", "a🦀", "a"].map(|text| text.repeat(REASON_TOLD)) {
+    for long in ["é", "a€", "🦀", "a🦀", "a"].map(|text| text.repeat(REASON_BYTES)) {
         let id = bed.put(1).await.remove(0);
         bed.broker.change(&bed.queue, Change::Cancel, Some(&long), std::slice::from_ref(&id)).await.expect("it is answered");
-        let told = reason_told(&long);
-        assert!(long.starts_with(told) && told.len() <= REASON_TOLD && told.len() > REASON_TOLD - 4, "{told}");
+        let told = cut_reason(&long);
+        assert!(long.starts_with(told) && told.len() <= REASON_BYTES && told.len() > REASON_BYTES - 4, "{told}");
         assert_eq!(reader.stories(&bed, &[&id]).await, [format!("new>ready ready>cancelled({told})")]);
     }
 }
 
 /// A job that waits for its time is told when a turn finds that it has come; one whose process died
 /// when it is taken back.
-pub async fn what_time_does_to_a_job_is_told(bed: Bed) {
+pub async fn changes_by_the_clock_are_reported(bed: Bed) {
     let mut reader = Reader::of(&bed).await;
     let mut soon = NewJob::new(JobId::make(), envelope("soon"));
     soon.due = Due::After(Duration::from_millis(20));
@@ -187,7 +187,7 @@ pub async fn what_time_does_to_a_job_is_told(bed: Bed) {
 }
 
 /// A job that waits for a key is told when it is held and when the key is free.
-pub async fn jobs_with_keys_and_groups_are_told_as_others(bed: Bed) {
+pub async fn jobs_with_keys_and_groups_are_reported_as_others(bed: Bed) {
     let mut reader = Reader::of(&bed).await;
     let keyed = |on_conflict| {
         let mut job = NewJob::new(JobId::make(), envelope("keyed"));
@@ -219,7 +219,7 @@ pub async fn jobs_with_keys_and_groups_are_told_as_others(bed: Bed) {
 }
 
 /// So are the jobs of schedules, and those that are made of the events of a topic.
-pub async fn jobs_of_schedules_and_topics_are_told_as_others(bed: Bed) {
+pub async fn jobs_of_schedules_and_topics_are_reported_as_others(bed: Bed) {
     schedules::made(&bed, &ScheduleState::default(), None).await;
     let mut reader = Reader::of(&bed).await;
     let id = schedules::tick(&bed, 1_000).await;
@@ -236,37 +236,37 @@ pub async fn jobs_of_schedules_and_topics_are_told_as_others(bed: Bed) {
     let bed = bed.in_queue(&subscription);
     let last = bed.broker.follow(&bed.queue, FOLLOWED).await.expect("a subscription can be followed").last.expect("it exists");
     let job = eventually("the event is a job", async || lane.claim(1).await.pop()).await;
-    assert_eq!(read(&bed, last).await.told.iter().map(step).collect::<Vec<_>>(), ["new>ready", "ready>active"], "{topic}");
+    assert_eq!(read(&bed, last).await.entries.iter().map(step).collect::<Vec<_>>(), ["new>ready", "ready>active"], "{topic}");
     lane.ack(&[job]).await;
 }
 
 /// Without a mark nothing is told, and what was told goes.
-pub async fn nothing_is_told_while_nobody_follows(bed: Bed) {
+pub async fn nothing_is_recorded_while_nobody_follows(bed: Bed) {
     assert_eq!(bed.broker.follow("suite-nobody-has-used-it", SHORT).await.expect("it is answered").last, None);
     bed.put(1).await;
     let first = bed.broker.follow(&bed.queue, SHORT).await.expect("it is answered");
-    assert_eq!((first.last, first.stood), (Some(0), false), "nobody followed");
+    assert_eq!((first.last, first.was_valid), (Some(0), false), "nobody followed");
     bed.put(1).await;
     let second = bed.broker.follow(&bed.queue, SHORT).await.expect("it is answered");
-    assert_eq!((second.last, second.stood, &second.life), (Some(1), true, &first.life), "somebody does");
+    assert_eq!((second.last, second.was_valid, &second.life), (Some(1), true, &first.life), "somebody does");
     sleep(SHORT + Duration::from_millis(20)).await;
     bed.put(2).await;
     for _ in 0..2 {
         bed.broker.sweep(&bed.queue, &SweepLimits::default()).await.expect("a sweep is answered");
     }
     let read = read(&bed, 0).await;
-    assert!(read.told.is_empty() && read.upto <= 1, "{read:?}");
+    assert!(read.entries.is_empty() && read.upto <= 1, "{read:?}");
     sound(&bed).await;
     let third = bed.broker.follow(&bed.queue, SHORT).await.expect("it is answered");
-    assert!(!third.stood, "whoever followed before has missed something");
+    assert!(!third.was_valid, "whoever followed before has missed something");
     bed.put(1).await;
-    let told = self::read(&bed, third.last.expect("the queue exists")).await.told;
+    let told = self::read(&bed, third.last.expect("the queue exists")).await.entries;
     assert_eq!(told.iter().map(step).collect::<Vec<_>>(), ["new>ready"], "it is told anew");
 }
 
 /// Another watcher sets the mark while that of the first stands no longer: the first sees by the
 /// life that it has missed something.
-pub async fn a_mark_that_begins_anew_is_another_life(bed: Bed) {
+pub async fn a_mark_that_begins_again_is_another_life(bed: Bed) {
     let brief = Duration::from_millis(400);
     bed.put(1).await;
     let mut before = bed.broker.follow(&bed.queue, brief).await.expect("it is answered");
@@ -278,7 +278,7 @@ pub async fn a_mark_that_begins_anew_is_another_life(bed: Bed) {
             bed.broker.sweep(&bed.queue, &SweepLimits::default()).await.expect("a sweep is answered");
         }
         let anew = bed.broker.follow(&bed.queue, brief).await.expect("it is answered");
-        assert!(!anew.stood && anew.life != before.life, "{before:?} {anew:?}");
+        assert!(!anew.was_valid && anew.life != before.life, "{before:?} {anew:?}");
         assert!(anew.last >= before.last, "the numbers go on: {before:?} {anew:?}");
         let read = read(&bed, anew.last.expect("the queue exists")).await;
         assert_eq!(read.life, anew.life, "an answer says of which life it is");
@@ -326,12 +326,12 @@ pub async fn a_shorter_mark_ends_no_longer_one(bed: Bed) {
     bed.broker.follow(&bed.queue, Duration::from_millis(1)).await.expect("it is answered");
     sleep(Duration::from_millis(50)).await;
     let followed = bed.broker.follow(&bed.queue, SHORT).await.expect("it is answered");
-    assert!(followed.stood);
+    assert!(followed.was_valid);
 }
 
 /// The last transitions are kept, a bounded number of them; who has not read the others is told how
 /// many they were.
-pub async fn who_reads_too_late_is_told_how_many_are_lost(bed: Bed) {
+pub async fn a_late_reader_learns_how_many_are_lost(bed: Bed) {
     let mut reader = Reader::of(&bed).await;
     let (mut lane, mut producer) = (bed.lane().await, Producer::on(&bed.broker, &bed.queue).await);
     let mut rounds = 0;
@@ -350,7 +350,7 @@ pub async fn who_reads_too_late_is_told_how_many_are_lost(bed: Bed) {
         if read.upto == reader.after {
             break;
         }
-        (seen, lost, reader.after) = (seen + read.told.len() as u64, lost + read.lost.expect("it is known"), read.upto);
+        (seen, lost, reader.after) = (seen + read.entries.len() as u64, lost + read.lost.expect("it is known"), read.upto);
     }
     assert_eq!(seen + lost, all, "each is told or counted");
     assert!(seen > TRANSITIONS_KEPT / 2 && seen <= TRANSITIONS_KEPT + 1_000, "{seen} of {all}");
@@ -359,7 +359,7 @@ pub async fn who_reads_too_late_is_told_how_many_are_lost(bed: Bed) {
 
 /// A request may change more jobs than it tells of: the others are counted as lost, or told all the
 /// same.
-pub async fn a_request_with_many_transitions_tells_or_counts_each(bed: Bed) {
+pub async fn a_request_with_many_transitions_reports_or_counts_each(bed: Bed) {
     let mut lane = bed.lane().await;
     bed.put(500).await;
     let jobs = lane.claim(500).await;
@@ -381,7 +381,7 @@ pub async fn a_request_with_many_transitions_tells_or_counts_each(bed: Bed) {
         if read.upto == reader.after {
             break;
         }
-        (seen, lost, reader.after) = (seen + read.told.len() as u64, lost + read.lost.expect("it is known"), read.upto);
+        (seen, lost, reader.after) = (seen + read.entries.len() as u64, lost + read.lost.expect("it is known"), read.upto);
     }
     assert_eq!(seen + lost, 1_200, "500 ends, 200 that are due, 500 starts");
     assert!(seen >= 1_000, "{seen}");
@@ -395,7 +395,7 @@ pub async fn any_number_of_readers_read_the_same(mut bed: Bed) {
     let jobs = lane.claim(30).await;
     lane.ack(&jobs).await;
     let other = bed.another_process().await;
-    let all = other.transitions(&bed.queue, reader.after, 1_000).await.expect("it is answered").told;
+    let all = other.transitions(&bed.queue, reader.after, 1_000).await.expect("it is answered").entries;
     assert_eq!(all.len(), 90);
     let (mut pieces, mut after) = (Vec::new(), reader.after);
     loop {
@@ -404,9 +404,9 @@ pub async fn any_number_of_readers_read_the_same(mut bed: Bed) {
         if read.upto == after {
             break;
         }
-        (pieces, after) = ([pieces, read.told].concat(), read.upto);
+        (pieces, after) = ([pieces, read.entries].concat(), read.upto);
     }
     assert_eq!(pieces, all);
     let late = bed.broker.transitions(&bed.queue, after + 7, 7).await.expect("it is answered");
-    assert_eq!((late.told.len(), late.lost, late.upto), (0, None, after), "no such number was given");
+    assert_eq!((late.entries.len(), late.lost, late.upto), (0, None, after), "no such number was given");
 }

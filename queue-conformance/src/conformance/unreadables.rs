@@ -44,7 +44,7 @@ pub async fn an_unreadable_job_is_offered_once_to_each_other_release(bed: Bed) {
 
 /// Of many, those are offered that a release has not failed on, within the claim and beside those
 /// of an unknown task.
-pub async fn many_unreadable_jobs_are_told_apart(bed: Bed) {
+pub async fn many_unreadable_jobs_are_distinguished(bed: Bed) {
     let ids = bed.put(6).await;
     let mut lane = bed.lane().await;
     let held = lane.claim(6).await;

@@ -238,7 +238,7 @@ pub async fn the_counts_of_an_operation_add_up_after_its_runner_has_died_between
 }
 
 /// One of another release, and what is none: the walk begins anew.
-pub async fn an_operation_whose_position_cannot_be_read_begins_anew(bed: Bed) {
+pub async fn an_operation_whose_position_cannot_be_read_begins_again(bed: Bed) {
     for (at, position) in ["behind-7", "c1", "tag:c1", "tag:none", "a1613d"].into_iter().enumerate() {
         for filter_text in ["state=ready", "state=ready tag.order=17"] {
             for _ in 0..30 {

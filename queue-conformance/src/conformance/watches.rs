@@ -97,7 +97,7 @@ pub async fn only_the_end_of_a_watched_job_is_announced(bed: Bed) {
 }
 
 /// Each who watches hears of it, in another process too, and a job of another id says nothing.
-pub async fn all_who_watch_a_job_hear_of_its_end(mut bed: Bed) {
+pub async fn all_who_watch_a_job_are_notified_of_its_end(mut bed: Bed) {
     let ids = bed.put(2).await;
     let other = bed.another_process().await;
     let mut elsewhere = hears_of_nothing_yet(&other, &bed.queue, other.ending_hints(&bed.queue, &ids[0])).await;
@@ -165,7 +165,7 @@ pub async fn a_watched_job_is_kept_for_who_waits(bed: Bed) {
 }
 
 /// Workers hear that a job was cancelled while it ran: its worker has to heartbeat.
-pub async fn workers_hear_of_a_job_that_is_cancelled_while_it_runs(bed: Bed) {
+pub async fn workers_are_notified_of_a_job_that_is_cancelled_while_it_runs(bed: Bed) {
     let mut hints = bed.broker.watch_hints(&bed.queue);
     let mut lane = bed.lane().await;
     for _ in 0..100 {
@@ -181,7 +181,7 @@ pub async fn workers_hear_of_a_job_that_is_cancelled_while_it_runs(bed: Bed) {
 }
 
 /// Workers hear that somebody watches a job of the queue.
-pub async fn workers_hear_that_somebody_watches(bed: Bed) {
+pub async fn workers_are_notified_that_somebody_watches(bed: Bed) {
     let ids = bed.put(2).await;
     let mut hints = bed.broker.watch_hints(&bed.queue);
     assert_eq!(hints.next().now_or_never(), None, "nobody does yet");

@@ -64,7 +64,7 @@ pub async fn a_lane_in_the_place_of_a_lost_one_leaves_a_note_of_the_loss(bed: Be
 }
 
 /// A producer hears whether the queue is one that workers serve, or have served.
-pub async fn a_producer_hears_whether_a_worker_has_ever_served_its_queue(bed: Bed) {
+pub async fn a_producer_learns_whether_a_worker_has_ever_served_its_queue(bed: Bed) {
     let served = async || bed.broker.register(&Register::producer(bed.queue.clone(), ProcessId::random())).await.unwrap().served;
     assert!(!served().await && !served().await, "a producer serves nothing");
     bed.put(1).await;
@@ -93,7 +93,7 @@ pub async fn a_second_lane_of_a_worker_changes_no_record(bed: Bed) {
 }
 
 /// Two processes on one host are two workers.
-pub async fn two_workers_are_told_apart(bed: Bed) {
+pub async fn two_workers_are_distinguished(bed: Bed) {
     let processes = [ProcessId::random(), ProcessId::random()];
     let _lanes = [bed.lane_saying(processes[0], LONG, info("v1")).await, bed.lane_saying(processes[1], LONG, info("v2")).await];
     let found = workers(&bed).await;
@@ -105,7 +105,7 @@ pub async fn two_workers_are_told_apart(bed: Bed) {
 }
 
 /// A lane whose worker says nothing is a worker of which nothing else is known.
-pub async fn a_worker_that_says_nothing_is_listed(bed: Bed) {
+pub async fn a_worker_that_reports_nothing_is_listed(bed: Bed) {
     let lane = bed.lane().await;
     let [worker] = &workers(&bed).await[..] else { panic!("one worker is listed") };
     assert_eq!((worker.id.to_string().as_str(), worker.host.as_str(), worker.pid), (lane.name.process(), "", 0));
@@ -148,7 +148,7 @@ pub async fn a_heartbeat_makes_the_newest_lease_of_a_worker_younger(bed: Bed) {
 
 /// A heartbeat of one lane says what its worker uses. It stands until another says so; other
 /// heartbeats and turns change nothing of it.
-pub async fn a_worker_is_listed_with_what_it_said_last_that_it_uses(bed: Bed) {
+pub async fn a_worker_is_listed_with_what_it_reported_last_that_it_uses(bed: Bed) {
     let process = ProcessId::random();
     let mut lane = bed.lane_saying(process, LONG, info("v42")).await;
     let other = bed.lane_saying(process, LONG, info("v42")).await;
@@ -160,7 +160,7 @@ pub async fn a_worker_is_listed_with_what_it_said_last_that_it_uses(bed: Bed) {
     };
     assert_eq!(load().await, None, "it has said nothing yet");
     let said = WorkerLoad::new(3, 64).using(Some(48_234_496), Some(1_250));
-    assert!(bed.broker.extend(&[lane.heartbeat(LONG).saying(said), stranger.heartbeat(LONG)]).await.iter().all(Result::is_ok));
+    assert!(bed.broker.extend(&[lane.heartbeat(LONG).with_load(said), stranger.heartbeat(LONG)]).await.iter().all(Result::is_ok));
     let what = |load: WorkerLoad| (load.memory, load.cpu_millis, load.busy, load.slots);
     let told = load().await.expect("it has said so");
     assert!(told.age < Duration::from_secs(60), "{told:?}");
@@ -171,7 +171,7 @@ pub async fn a_worker_is_listed_with_what_it_said_last_that_it_uses(bed: Bed) {
     let older = load().await.expect("it stands");
     assert!(older.age > Duration::ZERO && what(older) == what(said), "{older:?}");
     // Through another lane, and with less that is known.
-    assert!(bed.broker.extend(&[other.heartbeat(LONG).saying(WorkerLoad::new(0, 64))]).await[0].is_ok());
+    assert!(bed.broker.extend(&[other.heartbeat(LONG).with_load(WorkerLoad::new(0, 64))]).await[0].is_ok());
     let told = load().await.expect("it has said so again");
     assert_eq!(what(told), (None, None, 0, 64));
     assert_eq!(bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.unwrap(), []);
@@ -183,7 +183,7 @@ pub async fn what_a_worker_uses_goes_with_its_last_lane(bed: Bed) {
     let process = ProcessId::random();
     let first = bed.lane_saying(process, SHORT, info("v42")).await;
     let second = bed.lane_saying(process, SHORT, info("v42")).await;
-    let heartbeat = |lane: &Lane| lane.heartbeat(SHORT).saying(WorkerLoad::new(1, 2));
+    let heartbeat = |lane: &Lane| lane.heartbeat(SHORT).with_load(WorkerLoad::new(1, 2));
     assert!(bed.broker.extend(&[heartbeat(&first)]).await[0].is_ok());
     bed.fence(&[&first]).await;
     assert!(workers(&bed).await[0].load.is_some(), "it has another lane");
@@ -205,13 +205,13 @@ async fn ask(bed: &Bed, process: ProcessId, number: u64, mode: WorkerMode) -> Wo
 
 /// A heartbeat that says what a worker uses, and what it hears.
 async fn hears(bed: &Bed, lane: &Lane, heard: u64) -> Option<WorkerAsk> {
-    let heartbeat = lane.heartbeat(LONG).saying(WorkerLoad::new(0, 64).working(WorkerMode::Quiet, heard));
+    let heartbeat = lane.heartbeat(LONG).with_load(WorkerLoad::new(0, 64).working(WorkerMode::Quiet, heard));
     bed.broker.extend(&[heartbeat]).await.remove(0).expect("the lease is renewed").asked
 }
 
 /// What a worker is asked comes with the answer to each heartbeat that says what it uses, and with
 /// no other.
-pub async fn a_worker_hears_what_it_is_asked_with_its_next_heartbeat(bed: Bed) {
+pub async fn a_worker_learns_what_it_is_asked_with_its_next_heartbeat(bed: Bed) {
     let (process, other) = (ProcessId::random(), ProcessId::random());
     let lane = bed.lane_saying(process, LONG, info("v42")).await;
     let stranger = bed.lane_saying(other, LONG, info("v42")).await;
@@ -222,7 +222,7 @@ pub async fn a_worker_hears_what_it_is_asked_with_its_next_heartbeat(bed: Bed) {
     let of = async |id| workers(&bed).await.into_iter().find(|worker| worker.id == id).expect("it is listed");
     let worker = of(process).await;
     assert_eq!(
-        (worker.asked.as_ref(), worker.unconfirmed_request(), worker.speaks_in.as_deref()),
+        (worker.asked.as_ref(), worker.unconfirmed_request(), worker.reports_to.as_deref()),
         (asked.as_ref(), asked.as_ref(), Some(&*bed.queue))
     );
     assert_eq!(
@@ -267,7 +267,7 @@ pub async fn the_latest_request_to_a_worker_counts(bed: Bed) {
 pub async fn a_request_goes_with_its_worker(bed: Bed) {
     let process = ProcessId::random();
     let lane = bed.lane_saying(process, SHORT, info("v42")).await;
-    assert!(bed.broker.extend(&[lane.heartbeat(SHORT).saying(WorkerLoad::new(1, 2))]).await[0].is_ok());
+    assert!(bed.broker.extend(&[lane.heartbeat(SHORT).with_load(WorkerLoad::new(1, 2))]).await[0].is_ok());
     assert_eq!(ask(&bed, process, 1, WorkerMode::Stopping).await, WorkerAsked::Stored);
     bed.fence(&[&lane]).await;
     assert_eq!(ask(&bed, process, 2, WorkerMode::Stopping).await, WorkerAsked::Absent);
@@ -288,12 +288,12 @@ pub async fn a_worker_whose_lease_is_over_is_listed_and_not_counted(bed: Bed) {
 
 /// A worker that stops gives its leases back, and says so: it was heard of then, not when a lease
 /// of the usual length would have begun.
-pub async fn a_worker_that_has_stopped_was_heard_of_when_it_said_so(bed: Bed) {
+pub async fn a_worker_that_has_stopped_was_seen_when_it_reported_so(bed: Bed) {
     let process = ProcessId::random();
     let mut lane = bed.lane_saying(process, LONG, info("v42")).await;
     let other = bed.lane_saying(process, LONG, info("v42")).await;
     let load = WorkerLoad::new(0, 64).working(WorkerMode::Stopping, 1);
-    assert!(bed.broker.extend(&[other.heartbeat(Duration::ZERO).saying(load)]).await[0].is_ok());
+    assert!(bed.broker.extend(&[other.heartbeat(Duration::ZERO).with_load(load)]).await[0].is_ok());
     lane.send(&Turn::new(bed.queue.clone(), lane.name.clone(), lane.answered + 1, Duration::ZERO)).await;
     let worker = workers(&bed).await.remove(0);
     assert_eq!((worker.lanes, worker.mode(), worker.lease_left), (2, WorkerMode::Stopping, Duration::ZERO));

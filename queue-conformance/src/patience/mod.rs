@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_between_the_looks_was_slow() {
+    fn what_comes_between_the_snapshots_was_slow() {
         let end = Instant::now() + Duration::from_millis(200);
         let asked = wait("the end").within(Duration::from_millis(20)).try_block_some(|| (Instant::now() > end).then_some(()));
         assert_eq!(asked.unwrap_err().verdict, Verdict::Slow);

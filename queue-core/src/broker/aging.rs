@@ -60,7 +60,7 @@ impl AgingRecord {
     }
 
     /// A release declares this. What releases without a live worker have declared is forgotten.
-    pub fn say(&mut self, release: &str, every: Duration, live: &BTreeSet<String>, now_ms: i64) {
+    pub fn declare(&mut self, release: &str, every: Duration, live: &BTreeSet<String>, now_ms: i64) {
         match self.declared.iter_mut().find(|declared| declared.0 == release) {
             Some(known) => known.2 = in_ms(every),
             None => self.declared.push(Declared(release.to_owned(), now_ms, in_ms(every))),
@@ -171,11 +171,11 @@ mod tests {
         let seconds = Duration::from_secs;
         let mut record = AgingRecord::default();
         assert!(record.encode().is_empty() && record.every().is_none());
-        record.say("v1", seconds(1), &live(&["v1"]), 10);
-        record.say("v2", seconds(2), &live(&["v1", "v2"]), 20);
-        record.say("v1", seconds(1), &live(&["v1", "v2"]), 30);
+        record.declare("v1", seconds(1), &live(&["v1"]), 10);
+        record.declare("v2", seconds(2), &live(&["v1", "v2"]), 20);
+        record.declare("v1", seconds(1), &live(&["v1", "v2"]), 30);
         assert_eq!(record.every(), Some(seconds(2)));
-        record.say("v1", seconds(1), &live(&["v1"]), 40);
+        record.declare("v1", seconds(1), &live(&["v1"]), 40);
         assert_eq!(record.every(), Some(seconds(1)));
         record.set(Aging::Off).unwrap();
         assert_eq!((record.every(), AgingRecord::effective_interval(&record.encode())), (None, None));

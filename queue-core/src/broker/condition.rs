@@ -32,7 +32,7 @@ pub struct Advice {
     /// The cause.
     pub problem: String,
     /// What can be done about it.
-    pub way_out: &'static str,
+    pub advice: &'static str,
 }
 
 /// Why a reachable broker does not accept or keep new jobs. The string has the cause, with figures.
@@ -67,7 +67,7 @@ impl Trouble {
     }
 
     /// What can be done about it.
-    pub fn way_out(&self) -> &'static str {
+    pub fn advice(&self) -> &'static str {
         match self {
             Trouble::Full(_) => "make room (raise `maxmemory`, or free space on the disk), or let workers catch up",
             Trouble::Evicting(_) => "set `maxmemory-policy` to `noeviction`, then see with `doctor` whether jobs are missing",
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_server_that_refuses_every_write_has_the_fix_of_its_cause() {
-        let fix = |why: &str| Trouble::ReadOnly(why.to_owned()).way_out();
+        let fix = |why: &str| Trouble::ReadOnly(why.to_owned()).advice();
         assert!(fix("it has 0 of the 1 replicas that it requires (NOREPLICAS)").contains("`min-replicas-to-write`"));
         assert!(fix("its last snapshot could not be saved (MISCONF)").contains("free space"));
     }
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!((server.percent(), server.room().unwrap()), (Some(150), "3.0 MiB of 2.0 MiB of memory used".to_owned()));
         assert_eq!(Condition { used: Some(1), limit: Some(0), ..Condition::default() }.percent(), None);
         let read = Condition { log: Some(96 << 20), readers: vec![17, 4321], ..Condition::default() };
-        let told = read.large_log().unwrap();
-        assert!(told.starts_with("its write-ahead log (-wal) has 96.0 MiB: processes 17, 4321 read the file"), "{told}");
+        let text = read.large_log().unwrap();
+        assert!(text.starts_with("its write-ahead log (-wal) has 96.0 MiB: processes 17, 4321 read the file"), "{text}");
     }
 }

@@ -70,7 +70,7 @@ impl GroupsRecord {
     }
 
     /// A release declares this. What releases without a live worker have declared is forgotten.
-    pub fn say(&mut self, release: &str, rule: &GroupRule, live: &BTreeSet<String>, now_ms: i64) {
+    pub fn declare(&mut self, release: &str, rule: &GroupRule, live: &BTreeSet<String>, now_ms: i64) {
         match self.0.iter_mut().find(|declared| declared.0 == release) {
             Some(known) => known.2 = rule.stored(),
             None => self.0.push(Declared(release.to_owned(), now_ms, rule.stored())),
@@ -287,9 +287,9 @@ impl GroupPage {
 
     /// The source of the effective value of a field for a group with this rule: `group`, `all
     /// groups` (set by an operator for all), `code`, or `default`.
-    pub fn said_by(&self, own: &GroupRule, field: impl Fn(&GroupRule) -> bool) -> &'static str {
-        let who = [("group", *own), ("all groups", self.others), ("code", self.declared())];
-        who.into_iter().find(|(_, rule)| field(rule)).map_or("default", |(who, _)| who)
+    pub fn source_of(&self, own: &GroupRule, field: impl Fn(&GroupRule) -> bool) -> &'static str {
+        let source = [("group", *own), ("all groups", self.others), ("code", self.declared())];
+        source.into_iter().find(|(_, rule)| field(rule)).map_or("default", |(source, _)| source)
     }
 
     /// The effective defaults of all groups: the fields that an operator has set, else those that
@@ -309,13 +309,13 @@ mod tests {
         let cap = |cap| GroupRule { cap: Some(cap), ..GroupRule::new() };
         let mut record = GroupsRecord::default();
         assert!(record.encode().is_empty() && GroupsRecord::decode("") == record);
-        record.say("v1: \"p[a]\"\n", &cap(1), &live(&["v1: \"p[a]\"\n"]), 10);
-        record.say("v2", &cap(2), &live(&["v1: \"p[a]\"\n", "v2"]), 20);
+        record.declare("v1: \"p[a]\"\n", &cap(1), &live(&["v1: \"p[a]\"\n"]), 10);
+        record.declare("v2", &cap(2), &live(&["v1: \"p[a]\"\n", "v2"]), 20);
         assert_eq!((record.rule(), GroupRule::of_stored(&record.encode())), (cap(2), cap(2)));
         assert_eq!((GroupsRecord::decode(&record.encode()), GroupRule::reason_of_stored(&record.encode())), (record.clone(), None));
-        record.say("v1: \"p[a]\"\n", &cap(1), &live(&[]), 25);
+        record.declare("v1: \"p[a]\"\n", &cap(1), &live(&[]), 25);
         assert_eq!(record.rule(), cap(1), "v2 has gone");
-        record.say("v3", &GroupRule::new(), &live(&["v3"]), 30);
+        record.declare("v3", &GroupRule::new(), &live(&["v3"]), 30);
         assert_eq!((record.rule(), record.0.len()), (GroupRule::new(), 1));
     }
 
@@ -325,7 +325,7 @@ mod tests {
         let refused = SetGroup::new("mail", RuleOf::Declared, GroupRule::new(), rule).check().unwrap_err().to_string();
         assert!(refused.starts_with("rule `+` is declared by workers"), "{refused}");
         let mut record = GroupsRecord::default();
-        record.say("v1", &rule, &BTreeSet::new(), 1);
+        record.declare("v1", &rule, &BTreeSet::new(), 1);
         let request = SetGroup::declared("mail", "", &record.encode());
         assert!(request.check().is_ok() && !request.is_stale("") && request.is_stale(&record.encode()));
         assert_eq!((request.rule, request.stored_over("")), (rule, record.encode()));

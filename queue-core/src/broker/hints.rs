@@ -39,11 +39,11 @@ pub struct Hints {
 struct Latest {
     count: u64,
     /// The newest last.
-    told: VecDeque<Told>,
+    recent: VecDeque<Announcement>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct Announcement {
     due: Option<Instant>,
     as_of: Option<i64>,
 }
@@ -69,7 +69,7 @@ impl<K: Hash + Eq> Announcers<K> {
     /// Hints under this name from now on.
     pub fn hints(&mut self, name: K) -> Hints {
         if self.by_name.len() >= self.tidied_at {
-            self.by_name.retain(|_, announcer| announcer.is_heard());
+            self.by_name.retain(|_, announcer| announcer.has_listeners());
             self.tidied_at = 64.max(2 * self.by_name.len());
         }
         self.by_name.entry(name).or_default().hints()
@@ -97,26 +97,26 @@ impl Announcer {
 
     /// Announces that there is work now, or at this time.
     pub fn announce(&self, due: Option<Instant>) {
-        self.tell(Told { due, as_of: None });
+        self.push(Announcement { due, as_of: None });
     }
 
     /// Announces that there is work since this time of the broker's clock.
     pub fn announce_since(&self, as_of: i64) {
-        self.tell(Told { due: None, as_of: Some(as_of) });
+        self.push(Announcement { due: None, as_of: Some(as_of) });
     }
 
-    fn tell(&self, told: Told) {
+    fn push(&self, announcement: Announcement) {
         self.0.send_modify(|latest| {
             latest.count += 1;
-            if latest.told.len() == REMEMBERED {
-                latest.told.pop_front();
+            if latest.recent.len() == REMEMBERED {
+                latest.recent.pop_front();
             }
-            latest.told.push_back(told);
+            latest.recent.push_back(announcement);
         });
     }
 
     /// Whether anybody listens.
-    pub fn is_heard(&self) -> bool {
+    pub fn has_listeners(&self) -> bool {
         !self.0.is_closed()
     }
 
@@ -143,13 +143,13 @@ impl Hints {
         let count = latest.count;
         let missed = usize::try_from(count - self.seen).unwrap_or(usize::MAX);
         self.seen = count;
-        let Some(first) = latest.told.len().checked_sub(missed) else { return Hint { count, ..Hint::default() } };
-        let new = || latest.told.range(first..);
+        let Some(first) = latest.recent.len().checked_sub(missed) else { return Hint { count, ..Hint::default() } };
+        let new = || latest.recent.range(first..);
         // By the runtime's clock, which a test may have moved on.
         let now = tokio::time::Instant::now().into_std();
-        let is_now = new().any(|told| told.due.is_none_or(|due| due <= now));
-        let due = if is_now { None } else { new().filter_map(|told| told.due).min() };
-        let as_of = new().map(|told| told.as_of).reduce(|one, other| Some(one?.max(other?))).flatten();
+        let is_now = new().any(|one| one.due.is_none_or(|due| due <= now));
+        let due = if is_now { None } else { new().filter_map(|one| one.due).min() };
+        let as_of = new().map(|one| one.as_of).reduce(|one, other| Some(one?.max(other?))).flatten();
         Hint { count, due, as_of }
     }
 }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_late_hears_the_newest_time_and_none_if_one_is_not_known() {
+    async fn a_late_listener_gets_the_newest_time_and_none_if_one_is_unknown() {
         let announcer = Announcer::new();
         let mut hints = announcer.hints();
         announcer.announce_since(7);
@@ -191,19 +191,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whom_nobody_hears_any_more_is_forgotten() {
+    async fn announcers_without_listeners_are_removed() {
         let mut announcers = Announcers::default();
-        let mut heard = announcers.hints(0);
+        let mut hints = announcers.hints(0);
         for name in 1..10_000 {
             drop(announcers.hints(name));
         }
         assert!(announcers.by_name.len() <= 65, "{}", announcers.by_name.len());
         announcers.get(&0).expect("it is heard").announce(None);
-        assert_eq!(heard.next().await.count, 1);
+        assert_eq!(hints.next().await.count, 1);
     }
 
     #[tokio::test]
-    async fn who_has_missed_too_much_looks_now() {
+    async fn a_listener_that_missed_too_much_is_due_now() {
         let announcer = Announcer::new();
         let (mut late, mut too_late) = (announcer.hints(), announcer.hints());
         let later = Instant::now() + HOUR;

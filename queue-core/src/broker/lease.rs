@@ -34,7 +34,7 @@ impl Extend {
 
     /// The same, with what its worker uses. A worker reports it with one of its lanes.
     #[must_use]
-    pub fn saying(mut self, load: WorkerLoad) -> Self {
+    pub fn with_load(mut self, load: WorkerLoad) -> Self {
         self.load = Some(load);
         self
     }

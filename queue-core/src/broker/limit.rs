@@ -84,7 +84,7 @@ impl LimitRecord {
     }
 
     /// A release declares this. What releases without a live worker have declared is forgotten.
-    pub fn say(&mut self, release: &str, rule: &LimitRule, live: &BTreeSet<String>, now_ms: i64) {
+    pub fn declare(&mut self, release: &str, rule: &LimitRule, live: &BTreeSet<String>, now_ms: i64) {
         match self.declared.iter_mut().find(|declared| declared.0 == release) {
             Some(known) => known.2 = rule.stored(),
             None => self.declared.push(Declared(release.to_owned(), now_ms, rule.stored())),
@@ -93,7 +93,7 @@ impl LimitRecord {
     }
 
     /// Releases have gone: what they declared holds no longer, unless nothing else does.
-    pub fn hear(&mut self, live: &BTreeSet<String>) {
+    pub fn retain_live(&mut self, live: &BTreeSet<String>) {
         if self.declared.iter().any(|declared| live.contains(&declared.0)) {
             self.declared.retain(|declared| live.contains(&declared.0));
         }
@@ -277,13 +277,13 @@ mod tests {
     fn what_a_person_has_set_outlives_what_releases_declare_and_a_rollback_takes_effect() {
         let live = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
         let mut record = LimitRecord::new("stripe");
-        record.say("v1", &of(1), &live(&["v1"]), 10);
-        record.say("v2", &of(2), &live(&["v1", "v2"]), 20);
-        record.say("v1", &of(1), &live(&["v1", "v2"]), 30);
+        record.declare("v1", &of(1), &live(&["v1"]), 10);
+        record.declare("v2", &of(2), &live(&["v1", "v2"]), 20);
+        record.declare("v1", &of(1), &live(&["v1", "v2"]), 30);
         assert_eq!(record.rule(), of(2));
-        record.hear(&live(&["v1"]));
+        record.retain_live(&live(&["v1"]));
         assert_eq!(record.rule(), of(1));
-        record.hear(&live(&[]));
+        record.retain_live(&live(&[]));
         assert_eq!(record.rule(), of(1), "it holds until another one does");
         record.set_to(Some(of(9)));
         assert_eq!((record.rule(), record.declared()), (of(9), Some(of(1))));

@@ -34,7 +34,7 @@ pub struct WorkerLoad {
     pub mode: WorkerMode,
     /// The number of the last request that it has taken in; 0 before the first. See
     /// [`WorkerAsk`](super::WorkerAsk).
-    pub heard: u64,
+    pub received: u64,
     /// How long ago it was reported, by the broker's clock.
     #[serde(rename = "age_ms", serialize_with = "json::ms")]
     pub age: Duration,
@@ -68,8 +68,8 @@ impl WorkerLoad {
 
     /// With how it works, and the last request that it has taken in.
     #[must_use]
-    pub fn working(mut self, mode: WorkerMode, heard: u64) -> Self {
-        (self.mode, self.heard) = (mode, heard);
+    pub fn working(mut self, mode: WorkerMode, received: u64) -> Self {
+        (self.mode, self.received) = (mode, received);
         self
     }
 
@@ -80,7 +80,7 @@ impl WorkerLoad {
 
     /// As stored, up to the last element: the time follows.
     pub fn encoded(&self) -> Vec<u8> {
-        let stored: Stored = (VERSION, self.memory, self.cpu_millis, self.busy, self.slots, self.mode.number(), self.heard, 0);
+        let stored: Stored = (VERSION, self.memory, self.cpu_millis, self.busy, self.slots, self.mode.number(), self.received, 0);
         let mut encoded = codec::pack(&stored).expect("numbers can be encoded");
         // The time: a zero is one byte.
         encoded.pop();
@@ -97,9 +97,9 @@ impl WorkerLoad {
     /// What is stored of a worker, read at this time. A damaged form, or one of a newer library, is
     /// read as empty.
     pub(super) fn read(stored: &[u8], now_ms: i64) -> Option<Self> {
-        let (version, memory, cpu_millis, busy, slots, mode, heard, at_ms): Stored = codec::unpack(stored).ok()?;
+        let (version, memory, cpu_millis, busy, slots, mode, received, at_ms): Stored = codec::unpack(stored).ok()?;
         let mode = WorkerMode::of_number(mode).filter(|_| version == VERSION)?;
-        Some(WorkerLoad { memory, cpu_millis, busy, slots, mode, heard, age: between(at_ms, now_ms) })
+        Some(WorkerLoad { memory, cpu_millis, busy, slots, mode, received, age: between(at_ms, now_ms) })
     }
 }
 
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_load_comes_back_as_it_was_said() {
+    fn a_load_comes_back_as_it_was_reported() {
         let busy = WorkerLoad::new(3, 8).using(Some(1 << 40), Some(1_500)).working(WorkerMode::Quiet, u64::MAX);
         let loads = [WorkerLoad::new(0, 64), busy, WorkerLoad::new(u64::MAX, 1).working(WorkerMode::Stopping, 1)];
         for load in loads {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_or_of_a_newer_library_says_nothing() {
+    fn what_is_damaged_or_of_a_newer_library_reports_nothing() {
         let whole = WorkerLoad::new(2, 4).stored(6);
         for other in
             [&b""[..], b"theirs", &whole[..whole.len() - 1], &[&whole[..], b"\x01"].concat(), b"\x98\x02\x05\xc0\x02\x04\x01\x09\x06"]

@@ -35,6 +35,7 @@ mod audit;
 mod calls;
 mod change;
 mod condition;
+mod diagnosis;
 mod durability;
 mod edit;
 mod enqueue;
@@ -53,7 +54,6 @@ mod progress;
 mod rewind;
 mod scan;
 mod schedule;
-mod standing;
 mod stats;
 mod sweep;
 mod topic;
@@ -72,6 +72,7 @@ pub use self::{
     audit::*,
     change::*,
     condition::*,
+    diagnosis::*,
     durability::*,
     edit::*,
     enqueue::*,
@@ -89,7 +90,6 @@ pub use self::{
     rewind::*,
     scan::*,
     schedule::*,
-    standing::*,
     stats::*,
     sweep::*,
     topic::*,

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_comes_back_as_it_was_said() {
+    fn a_report_comes_back_as_it_was_reported() {
         let mail = OutboxDepth {
             refused: 2,
             in_flight: 3,
@@ -325,14 +325,14 @@ mod tests {
             full: true,
             ..depth("mail", 5)
         };
-        let said = OutboxRecord::new(b"\x01\xab", "shop.db", 9, Some(Duration::from_secs(60)), vec![mail, depth("@orders", 0)]);
-        let stored = said.stored(1_700_000_000_000);
-        assert!(stored.starts_with(&said.encoded()));
+        let record = OutboxRecord::new(b"\x01\xab", "shop.db", 9, Some(Duration::from_secs(60)), vec![mail, depth("@orders", 0)]);
+        let stored = record.stored(1_700_000_000_000);
+        assert!(stored.starts_with(&record.encoded()));
         assert_eq!(OutboxRecord::stored_at(&stored), 1_700_000_000_000);
         let read = OutboxRecord::read(".outbox:01ab", &stored, 1_700_000_002_000).unwrap();
         let reported_at = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        assert_eq!(read, OutboxRecord { age: Duration::from_secs(2), reported_at, ..said.clone() });
-        assert_eq!(said.name(), ".outbox:01ab");
+        assert_eq!(read, OutboxRecord { age: Duration::from_secs(2), reported_at, ..record.clone() });
+        assert_eq!(record.name(), ".outbox:01ab");
         assert_eq!((read.waiting(), read.refused(), read.in_flight(), read.oldest()), (5, 2, 3, Some(Duration::from_millis(1_234))));
     }
 
@@ -371,17 +371,20 @@ mod tests {
     }
 
     #[test]
-    fn each_problem_is_told_with_a_way_out() {
+    fn each_problem_is_reported_with_advice() {
         let of = |depth: OutboxDepth, age: u64| {
             let record = OutboxRecord::new(b"\x01", "shop.db", 1, None, vec![depth]);
             OutboxRecord { age: Duration::from_secs(age), ..record }.problems()
         };
         assert_eq!(of(depth("mail", 5), 59), []);
-        let told = of(depth("mail", 5), 60);
-        assert!(told.len() == 1 && told[0].0.contains("not reported since 1970-01-01T00:00:00Z; it had 5 rows then"), "{told:?}");
+        let problems = of(depth("mail", 5), 60);
+        assert!(
+            problems.len() == 1 && problems[0].0.contains("not reported since 1970-01-01T00:00:00Z; it had 5 rows then"),
+            "{problems:?}"
+        );
         let mail = OutboxDepth { refused: 2, full: true, oldest: Some(Duration::from_millis(90_500)), ..depth("mail", 5) };
-        let told: Vec<String> = of(mail, 0).into_iter().map(|(problem, _)| problem).collect();
+        let problems: Vec<String> = of(mail, 0).into_iter().map(|(problem, _)| problem).collect();
         let found = ["is full for mail", "2 refused rows of mail", "oldest row of mail in the outbox in shop.db has waited for 1m 30s"];
-        assert!(told.len() == 3 && told.iter().zip(found).all(|(told, found)| told.contains(found)), "{told:?}");
+        assert!(problems.len() == 3 && problems.iter().zip(found).all(|(problem, found)| problem.contains(found)), "{problems:?}");
     }
 }

@@ -129,7 +129,7 @@ impl Pausing {
     }
 
     /// For brokers: who and why, as they are stored behind the times.
-    pub fn said(&self) -> String {
+    pub fn encoded(&self) -> String {
         serde_json::to_string(&(self.by.as_deref(), self.reason.as_deref())).unwrap_or_default()
     }
 
@@ -240,8 +240,8 @@ pub struct Pause {
 
 impl Pause {
     /// For brokers: the form in storage.
-    pub fn stored(since_ms: i64, until_ms: Option<i64>, said: &str) -> String {
-        format!("{since_ms}:{}:{said}", until_ms.map(|until| until.to_string()).unwrap_or_default())
+    pub fn stored(since_ms: i64, until_ms: Option<i64>, encoded: &str) -> String {
+        format!("{since_ms}:{}:{encoded}", until_ms.map(|until| until.to_string()).unwrap_or_default())
     }
 
     /// For brokers: reads the form in storage. What is not in this form is a reason.
@@ -369,11 +369,11 @@ mod tests {
     #[test]
     fn a_pause_is_read_as_it_is_stored_and_what_is_none_is_a_reason() {
         let pausing = Pausing::new().because("a \"move\": p:\0ä").by("ada");
-        let pause = Pause::of_stored(&Pause::stored(1_000, Some(61_000), &pausing.said()));
+        let pause = Pause::of_stored(&Pause::stored(1_000, Some(61_000), &pausing.encoded()));
         let known = Pause { since: time(1_000), until: time(61_000), reason: Some("a \"move\": p:\0ä".into()), by: Some("ada".into()) };
         assert_eq!(pause, known);
         assert!(!pause.is_over(time(60_999).unwrap()) && pause.is_over(time(61_000).unwrap()));
-        assert_eq!(Pause::of_stored(&Pause::stored(7, None, &Pausing::new().said())), Pause { since: time(7), ..Pause::default() });
+        assert_eq!(Pause::of_stored(&Pause::stored(7, None, &Pausing::new().encoded())), Pause { since: time(7), ..Pause::default() });
         assert_eq!((Pause::of_stored(""), Pause::of_stored("since May").reason.as_deref()), (Pause::default(), Some("since May")));
         assert_eq!(Pause::of_stored("1:2").reason.as_deref(), Some("1:2"));
         assert_eq!(known.to_string(), "paused until 1970-01-01T00:01:01Z by ada: a \"move\": p:\0ä");
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_a_way_out() {
+    fn what_cannot_be_is_refused_with_advice() {
         let refused = |pausing: Pausing| SetPause::pause("mail", PauseOf::Queue, pausing).check().unwrap_err().to_string();
         assert!(refused(Pausing::new().because("x".repeat(1025))).contains("has 1025 bytes; use at most 1024"));
         assert!(refused(Pausing::new().lasting(Duration::ZERO)).starts_with("until `0s` is not in the future"));

@@ -118,7 +118,7 @@ impl Rewind {
 #[non_exhaustive]
 pub enum Rewound {
     /// There is no such subscription.
-    Nobody,
+    NotFound,
     /// Another rewind of it has taken over, or the step came after the end of its rewind.
     Other,
     /// Where it begins, and the cursor that there was; `is_short`: entries of the target are gone,

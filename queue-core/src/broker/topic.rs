@@ -128,12 +128,12 @@ impl Retention {
 
     /// The result of applying these fields.
     #[must_use]
-    pub fn with(self, said: Retention) -> Retention {
+    pub fn with(self, changed: Retention) -> Retention {
         Retention {
-            age: said.age.or(self.age),
-            count: said.count.or(self.count),
-            bytes: said.bytes.or(self.bytes),
-            lag: said.lag.or(self.lag),
+            age: changed.age.or(self.age),
+            count: changed.count.or(self.count),
+            bytes: changed.bytes.or(self.bytes),
+            lag: changed.lag.or(self.lag),
         }
     }
 

@@ -24,10 +24,10 @@ pub const TRANSITIONS_KEPT: u64 = 10_000;
 
 /// One request reports at most 1,000 transitions; only on Redis. Those beyond are lost, and counted
 /// as such.
-pub const TOLD_AT_ONCE: u64 = 1_000;
+pub const TRANSITIONS_AT_ONCE: u64 = 1_000;
 
 /// At most 200 bytes of the reason of a transition are reported, cut at a character.
-pub const REASON_TOLD: usize = 200;
+pub const REASON_BYTES: usize = 200;
 
 /// The position at which a watcher of a queue starts, or whether it may continue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,15 +36,15 @@ pub struct Followed {
     /// The number of the last transition. `None`: the queue does not exist yet, and was not marked.
     pub last: Option<u64>,
     /// Whether a mark stood before, so that every transition since then has a number.
-    pub stood: bool,
+    pub was_valid: bool,
     /// The identity of a server's run; another server may lack the last transitions.
     pub life: String,
 }
 
 impl Followed {
     /// A mark was set.
-    pub fn new(last: u64, stood: bool, life: String) -> Self {
-        Followed { last: Some(last), stood, life }
+    pub fn new(last: u64, was_valid: bool, life: String) -> Self {
+        Followed { last: Some(last), was_valid, life }
     }
 }
 
@@ -83,7 +83,7 @@ impl StoredTransition {
 #[non_exhaustive]
 pub struct Transitions {
     /// They are some of those behind the number that was asked for.
-    pub told: Vec<StoredTransition>,
+    pub entries: Vec<StoredTransition>,
     /// How many others there were up to [`upto`](Self::upto), which are not kept any more; `None`:
     /// that is not known.
     pub lost: Option<u64>,
@@ -97,17 +97,17 @@ pub struct Transitions {
 impl Transitions {
     /// What a reader gets that has read up to `after`, of a queue whose last transition is `last`.
     /// `is_all`: no other is kept behind those that were read.
-    pub fn read(mut told: Vec<StoredTransition>, after: u64, last: u64, is_all: bool) -> Self {
-        told.retain(|transition| transition.number > after);
-        told.sort_by_key(|transition| transition.number);
+    pub fn read(mut entries: Vec<StoredTransition>, after: u64, last: u64, is_all: bool) -> Self {
+        entries.retain(|transition| transition.number > after);
+        entries.sort_by_key(|transition| transition.number);
         if last < after {
-            // The numbers have begun anew, or those of an older copy go on.
-            return Transitions { told: Vec::new(), lost: None, upto: last, life: String::new() };
+            // The numbers were reset, or a restored copy continues with older ones.
+            return Transitions { entries: Vec::new(), lost: None, upto: last, life: String::new() };
         }
-        let read = told.last().map_or(after, |transition| transition.number);
+        let read = entries.last().map_or(after, |transition| transition.number);
         let upto = if is_all { last.max(read) } else { read };
-        let lost = (upto - after).saturating_sub(told.len() as u64);
-        Transitions { told, lost: Some(lost), upto, life: String::new() }
+        let lost = (upto - after).saturating_sub(entries.len() as u64);
+        Transitions { entries, lost: Some(lost), upto, life: String::new() }
     }
 
     /// The same, of a server with this life.
@@ -127,8 +127,8 @@ pub fn task_in(head: &[u8]) -> String {
 }
 
 /// The first bytes of a reason.
-pub fn reason_told(reason: &str) -> &str {
-    let end = (0..=REASON_TOLD.min(reason.len())).rev().find(|at| reason.is_char_boundary(*at));
+pub fn cut_reason(reason: &str) -> &str {
+    let end = (0..=REASON_BYTES.min(reason.len())).rev().find(|at| reason.is_char_boundary(*at));
     &reason[..end.unwrap_or(0)]
 }
 
@@ -155,7 +155,7 @@ mod tests {
     fn what_is_missing_is_counted() {
         let read = |numbers: &[u64], after, last, is_all| {
             let read = Transitions::read(some(numbers.iter().copied()), after, last, is_all);
-            (read.told.len(), read.lost, read.upto)
+            (read.entries.len(), read.lost, read.upto)
         };
         assert_eq!(read(&[], 7, 7, true), (0, Some(0), 7));
         assert_eq!(read(&[8, 9], 7, 9, true), (2, Some(0), 9));
@@ -176,10 +176,10 @@ mod tests {
 
     #[test]
     fn a_reason_ends_with_a_whole_character() {
-        for long in ["é", "a€", "🦀", "a🦀"].map(|text| text.repeat(REASON_TOLD)) {
-            let told = reason_told(&long);
-            assert!(long.starts_with(told) && told.len() <= REASON_TOLD && told.len() > REASON_TOLD - 4, "{told}");
-            assert_eq!(reason_in(&long.as_bytes()[..REASON_TOLD]).as_deref(), Some(told));
+        for long in ["é", "a€", "🦀", "a🦀"].map(|text| text.repeat(REASON_BYTES)) {
+            let cut = cut_reason(&long);
+            assert!(long.starts_with(cut) && cut.len() <= REASON_BYTES && cut.len() > REASON_BYTES - 4, "{cut}");
+            assert_eq!(reason_in(&long.as_bytes()[..REASON_BYTES]).as_deref(), Some(cut));
         }
         assert_eq!(reason_in(b""), None);
         assert_eq!(reason_in(b"\xff late").as_deref(), Some("\u{fffd} late"), "another program has written it");

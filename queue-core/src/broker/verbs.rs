@@ -232,7 +232,7 @@ contract! {
         /// # Errors
         /// `BrokerFull`, and then no mark was set; `FeatureUnknown` while a worker of an older
         /// release serves the queue.
-        operator change fn follow(queue: &str, stands: Duration) -> Result<Followed>;
+        operator change fn follow(queue: &str, valid_for: Duration) -> Result<Followed>;
 
         /// Makes a [subscription](Subscribe), or notes which types of event its workers know. True:
         /// it was made. An existing subscription keeps its cursor, and ignores the start in the
@@ -293,7 +293,7 @@ contract! {
         /// Where jobs stand, in one transition: one answer per id, in order; `None` if the broker
         /// does not have the job. At most [`MAX_ITEMS`](MAX_ITEMS). Numbers of jobs that go
         /// first are exact among a hundred, and may be larger than the truth beyond.
-        viewer read fn standing(queue: &str, ids: &[JobId]) -> Result<Vec<Option<Standing>>>;
+        viewer read fn diagnose(queue: &str, ids: &[JobId]) -> Result<Vec<Option<Diagnosis>>>;
 
         /// The [progress](Broker::store_progress) of a job, and the lines of its log from this
         /// number on; 0 for all stored lines. `None` if the broker does not have the job.

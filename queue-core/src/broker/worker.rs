@@ -140,8 +140,8 @@ pub struct WorkerRecord {
     /// The queue in which it has said so: where it hears what it is
     /// [asked](crate::inspect::Inspector::ask_worker).
     #[serde(skip)]
-    pub speaks_in: Option<String>,
-    /// What it was asked last. It has taken that in if its [load](WorkerLoad::heard) says so.
+    pub reports_to: Option<String>,
+    /// The last request to it. Its [load](WorkerLoad::received) shows whether it has received it.
     pub asked: Option<WorkerAsk>,
 }
 
@@ -208,7 +208,7 @@ impl WorkerRecord {
             // A lease that was given back would be as old as if it had run out.
             lease_age: load.map_or(Duration::MAX, |load| load.age),
             lease_left: Duration::ZERO,
-            speaks_in: load.map(|_| queue.to_owned()),
+            reports_to: load.map(|_| queue.to_owned()),
             load,
             asked: worker.asked.as_deref().and_then(WorkerAsk::decoded),
         }
@@ -221,7 +221,7 @@ impl WorkerRecord {
 
     /// What it was asked and has not taken in.
     pub fn unconfirmed_request(&self) -> Option<&WorkerAsk> {
-        self.asked.as_ref().filter(|ask| self.load.is_some_and(|load| load.heard < ask.number))
+        self.asked.as_ref().filter(|ask| self.load.is_some_and(|load| load.received < ask.number))
     }
 
     /// Joins what several queues say of the same workers: one record for each id, sorted by host,
@@ -242,7 +242,7 @@ impl WorkerRecord {
             worker.lease_age = worker.lease_age.min(record.lease_age);
             worker.lease_left = worker.lease_left.max(record.lease_left);
             if record.load.is_some_and(|load| worker.load.is_none_or(|known| load.age < known.age)) {
-                (worker.load, worker.speaks_in) = (record.load, record.speaks_in.take());
+                (worker.load, worker.reports_to) = (record.load, record.reports_to.take());
             }
             worker.asked = worker.asked.take().into_iter().chain(record.asked.take()).max_by_key(|ask| ask.number);
             worker.queues.append(&mut record.queues);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_comes_back_as_it_was_said() {
+    fn a_record_comes_back_as_it_was_reported() {
         let info = WorkerInfo::new("web-1", 4711, "v42", ["a", "b"]);
         for since_ms in [0, 1, 127, 128, 1_700_000_000_000, i64::MAX] {
             let record = info.stored(since_ms);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_cannot_be_read_says_nothing_and_one_of_a_newer_library_is_not_damaged() {
+    fn a_record_that_cannot_be_read_reports_nothing_and_one_of_a_newer_library_is_not_damaged() {
         let whole = WorkerInfo::new("h", 1, "r", ["t"]).stored(1);
         for damaged in [&b""[..], b"theirs", b"\x90", b"\x91\x01", &whole[..whole.len() - 1], &[&whole[..], b"\x01"].concat()] {
             assert!(WorkerInfo::is_damaged(damaged), "{damaged:?}");
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_several_queues_say_of_a_worker_is_joined() {
+    fn the_reports_of_a_worker_from_several_queues_are_joined() {
         let of = |queue: &str, since_ms: i64, record: bool| {
             let info = WorkerInfo::new("web-1", 1, "v42", ["t"]);
             let lane = LaneLease { process: format!("{:016x}", 5), deadline_ms: since_ms + 30_000, lease_ms: 30_000 };
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(worker.lease_age, Duration::from_secs(7));
         let load = worker.load.expect("it has said what it uses");
         assert_eq!((load.busy, load.age), (3_000, Duration::from_secs(7)), "what was said last");
-        assert_eq!(worker.speaks_in.as_deref(), Some("b"));
+        assert_eq!(worker.reports_to.as_deref(), Some("b"));
     }
 
     #[test]
@@ -358,7 +358,7 @@ mod tests {
             "worker": "00000000000000ff", "host": "web-1", "pid": 4711, "release": "v42", "queues": ["orders"],
             "tasks": ["orders.close"], "task_count": 1, "lanes": 1, "since": "2023-11-14T22:13:20.123Z",
             "lease_age_ms": 1_500, "lease_left_ms": 27_000,
-            "load": { "memory": 48_234_496, "cpu": 1.25, "busy": 3, "slots": 8, "mode": "quiet", "heard": 1, "age_ms": 1_500 },
+            "load": { "memory": 48_234_496, "cpu": 1.25, "busy": 3, "slots": 8, "mode": "quiet", "received": 1, "age_ms": 1_500 },
             "asked": { "number": 2, "mode": "stopping", "by": "ada" },
         });
         assert_eq!(serde_json::to_value(&worker).unwrap(), expected);

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_error_of_many_says_exactly_what_is_stored() {
+    async fn an_error_of_many_reports_exactly_what_is_stored() {
         let client = Client::open("sqlite://:memory:").await.unwrap();
         let address = |id: &str| JobAddress { queue: "mail".into(), id: JobId::given(id).unwrap() };
         let stored = |id: &str| Ok(Handle::<()>::new(client.clone(), address(id), Stored::New, None, Kept::No));

@@ -95,7 +95,7 @@ impl Callers {
 
     /// Answers the callers whose deadline has passed that it is unknown whether their jobs are
     /// stored.
-    pub(super) fn tell(&mut self, now: Instant, lost: &Arc<Lost>) {
+    pub(super) fn fail_overdue(&mut self, now: Instant, lost: &Arc<Lost>) {
         let Callers::Each(callers) = self else { return };
         for (position, caller) in callers.iter_mut().enumerate() {
             if let Some(caller) = caller.take_if(|caller| caller.until <= now) {
@@ -129,7 +129,7 @@ mod tests {
     use crate::{JobId, error::Error};
 
     #[tokio::test(start_paused = true)]
-    async fn whose_time_is_up_is_told_and_nobody_else() {
+    async fn only_overdue_callers_get_an_error() {
         let now = Instant::now();
         let (callers, mut answers): (Vec<_>, Vec<_>) = [100, 5, 107, 5_000]
             .into_iter()

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BrokerClock {
     broker_ms: i64,
-    heard: Instant,
+    read_at: Instant,
     moment: Moment,
 }
 
@@ -25,12 +25,12 @@ struct Moment {
 const DRIFT: Duration = Duration::from_secs(1);
 
 impl BrokerClock {
-    pub(super) fn heard(broker_ms: i64) -> Self {
-        BrokerClock { broker_ms, heard: Instant::now(), moment: Moment::now() }
+    pub(super) fn at(broker_ms: i64) -> Self {
+        BrokerClock { broker_ms, read_at: Instant::now(), moment: Moment::now() }
     }
 
     pub(super) fn now_ms(self) -> i64 {
-        self.broker_ms.saturating_add(i64::try_from(self.heard.elapsed().as_millis()).unwrap_or(i64::MAX))
+        self.broker_ms.saturating_add(i64::try_from(self.read_at.elapsed().as_millis()).unwrap_or(i64::MAX))
     }
 
     /// Whether the machine has slept since, or its clock was set: then the broker has to be asked
@@ -68,6 +68,6 @@ mod tests {
         assert!(before.differs(later(60_000, 3_660_000)), "it has slept for an hour");
         assert!(before.differs(later(60_000, 30_000)), "its clock was set back");
         assert!(later(0, 10).differs(before), "its clock was set back at once");
-        assert!(!BrokerClock::heard(17).is_doubtful());
+        assert!(!BrokerClock::at(17).is_doubtful());
     }
 }

@@ -232,8 +232,8 @@ impl<T: Task> Job<T> {
         let task = T::definition();
         let mut options = self.options;
         if options.unique.is_some() {
-            let way_out = "cannot be set for the job of a schedule: use `overlap`, which controls ticks while the last job has not ended";
-            return Err(Error::invalid("unique_key", task.name, way_out));
+            let advice = "cannot be set for the job of a schedule: use `overlap`, which controls ticks while the last job has not ended";
+            return Err(Error::invalid("unique_key", task.name, advice));
         }
         options.priority = options.priority.or(Some(task.priority));
         Ok(RawJob {

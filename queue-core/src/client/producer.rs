@@ -102,7 +102,7 @@ pub(super) struct Route {
     /// Whether a queue that no worker has ever served is refused.
     pub(super) served_only: bool,
     /// Whether it was logged that no worker has ever served the queue.
-    pub(super) told: Arc<AtomicBool>,
+    pub(super) warned: Arc<AtomicBool>,
 }
 
 /// One name at a time, with its sequence. One request in flight at a time.
@@ -169,7 +169,7 @@ impl Producer {
             let error = match fate.met.take() {
                 Some(error) => error,
                 None => {
-                    self.tell_those_due(&mut request, &mut fate, callers)?;
+                    self.fail_overdue(&mut request, &mut fate, callers)?;
                     let tried = match request.seq {
                         0 => self.register(&mut request, callers).await.map(|()| None),
                         _ => self.try_once(&mut request, &mut fate, callers).await.map(Some),
@@ -191,7 +191,7 @@ impl Producer {
             self.route.met(&error);
             fate.error = Some(error.duplicate());
             if may_pass(&error) {
-                pauses.rest(callers.next(), LAST_TRY).await;
+                pauses.sleep(callers.next(), LAST_TRY).await;
                 continue;
             }
             if fate.sent {
@@ -204,7 +204,7 @@ impl Producer {
                 Error::Forgotten(_) if !callers.is_due(Instant::now()) => {
                     (self.name, request.seq) = (None, 0);
                     if mem::replace(&mut forgotten, true) {
-                        pauses.rest(callers.next(), LAST_TRY).await;
+                        pauses.sleep(callers.next(), LAST_TRY).await;
                     }
                 }
                 error => return Err(Failure::Refused(error)),
@@ -229,7 +229,7 @@ impl Producer {
                     fate.sent = true;
                     fate.error.get_or_insert_with(silent);
                     if callers.is_due(now) {
-                        callers.tell(now, &fate.lost(&self.route, request));
+                        callers.fail_overdue(now, &fate.lost(&self.route, request));
                     }
                     if callers.is_over(now) || now >= end {
                         return Err(silent());
@@ -241,14 +241,14 @@ impl Producer {
 
     /// Answers the callers whose deadline has passed, before a request is sent again. Fails if no
     /// other caller waits.
-    fn tell_those_due(&mut self, request: &mut Enqueue, fate: &mut Fate, callers: &mut Callers) -> Result<(), Failure> {
+    fn fail_overdue(&mut self, request: &mut Enqueue, fate: &mut Fate, callers: &mut Callers) -> Result<(), Failure> {
         let now = Instant::now();
         if !callers.is_due(now) {
             return Ok(());
         }
         if fate.sent {
             let lost = fate.lost(&self.route, request);
-            callers.tell(now, &lost);
+            callers.fail_overdue(now, &lost);
             if callers.is_over(now) {
                 self.name = None;
                 return Err(Failure::Unknown(lost));
@@ -276,10 +276,10 @@ impl Producer {
             Ok(Registered { served: false, .. }) if self.route.served_only => Err(unserved::error(&self.route).await),
             Ok(Registered { name, now_ms, served }) => {
                 if !served {
-                    unserved::tell(&self.route);
+                    unserved::warn(&self.route);
                 }
                 (self.name, self.seq) = (Some(name.clone()), 0);
-                self.clock = Some(BrokerClock::heard(now_ms));
+                self.clock = Some(BrokerClock::at(now_ms));
                 request.producer = name;
                 self.number(request);
                 Ok(())
@@ -343,9 +343,10 @@ impl Route {
         Ok(answers.into_iter().zip(&request.jobs).map(answer).collect())
     }
 
-    /// Whether it was already logged that no worker serves the queue. Later calls return true.
-    pub(super) fn is_told(&self) -> bool {
-        self.told.swap(true, Ordering::Relaxed)
+    /// Whether it was already logged that no worker serves the queue. From now on it counts as
+    /// logged.
+    pub(super) fn set_warned(&self) -> bool {
+        self.warned.swap(true, Ordering::Relaxed)
     }
 
     /// Notes what a request met with, for those who wait behind it.

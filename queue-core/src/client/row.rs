@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_row_is_told() {
+    fn what_is_no_row_is_reported() {
         let (job, age) = (job(), Duration::ZERO);
         let body = encode(&job).unwrap();
         let of = |body: &[u8]| decode("mail", job.id.as_bytes(), body, 0, age);

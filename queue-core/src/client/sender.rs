@@ -63,7 +63,7 @@ impl Client {
             // Nobody serves a topic: an event is kept for those who subscribe later.
             served_only: *served_only && topic_at(queue).is_none(),
             // A test enqueues before its worker is there.
-            told: Arc::new(AtomicBool::new(topic_at(queue).is_some() || broker.clock().is_frozen())),
+            warned: Arc::new(AtomicBool::new(topic_at(queue).is_some() || broker.clock().is_frozen())),
         };
         let made = Sender::new(route);
         senders.insert(queue.clone(), made.clone());
@@ -225,13 +225,13 @@ impl Sender {
 
     /// The jobs that leave next, and who waits for them.
     fn next_batch(&self, state: &mut State) -> (Vec<NewJob>, Vec<Option<Waiter>>) {
-        self.tell_those_due(state);
+        self.fail_overdue(state);
         let rest = state.gathered.split_off(batch_size(state.gathered.iter().map(|gathered| gathered.job.envelope.len())));
         mem::replace(&mut state.gathered, rest).into_iter().map(|Gathered { job, caller, .. }| (job, Some(caller))).unzip()
     }
 
     /// Answers gathered callers whose deadline has passed. Nothing of theirs was sent.
-    fn tell_those_due(&self, state: &mut State) {
+    fn fail_overdue(&self, state: &mut State) {
         let now = Instant::now();
         for Gathered { caller, .. } in state.gathered.extract_if(.., |gathered| gathered.caller.until <= now) {
             drop(caller.answer.send(Err(self.route.late())));
@@ -339,13 +339,13 @@ mod tests {
     #[cfg(feature = "sqlite")]
     #[test]
     fn a_caller_who_is_alone_waits_while_all_batches_are_in_flight() {
-        let (told, answer) = std::sync::mpsc::channel();
+        let (tried, answer) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime can be made");
             let client = runtime.block_on(Client::open("sqlite://:memory:")).expect("memory can be opened");
             let sender = client.sender(&"mail".into());
             sender.lock().flying = FLIGHTS;
-            told.send((Lone::try_start(&sender).is_none(), sender.lock().flying)).expect("the test waits for it");
+            tried.send((Lone::try_start(&sender).is_none(), sender.lock().flying)).expect("the test waits for it");
         });
         assert_eq!(answer.recv_timeout(std::time::Duration::from_secs(10)), Ok((true, FLIGHTS)));
     }

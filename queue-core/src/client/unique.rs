@@ -80,11 +80,11 @@ pub(super) use unique_setters;
 
 /// The key and its text, if the job has one. A debounced job gets its delay.
 pub(super) fn of(task: &str, declared: Option<UniqueDef>, payload: &[u8], options: &mut Options) -> Result<Option<(Unique, String)>> {
-    let said = match (options.unique.take(), declared) {
+    let own = match (options.unique.take(), declared) {
         (None, None) => return Ok(None),
-        (said, _) => said.unwrap_or_default(),
+        (own, _) => own.unwrap_or_default(),
     };
-    let (key, text) = match (&said.key, declared) {
+    let (key, text) = match (&own.key, declared) {
         (Some(key), _) => key::given(task, key)?,
         (None, Some(declared)) => key::of_payload(task, declared.by, payload)?,
         (None, None) => {
@@ -93,10 +93,9 @@ pub(super) fn of(task: &str, declared: Option<UniqueDef>, payload: &[u8], option
         }
     };
     let declared = declared.unwrap_or_default();
-    let mut unique =
-        Unique::new(key).hold(said.hold.unwrap_or(declared.hold)).on_conflict(said.on_conflict.unwrap_or(declared.on_conflict));
+    let mut unique = Unique::new(key).hold(own.hold.unwrap_or(declared.hold)).on_conflict(own.on_conflict.unwrap_or(declared.on_conflict));
     unique.keep_payload = declared.keep_payload;
-    if let Some((delay, keep_payload)) = said.debounce {
+    if let Some((delay, keep_payload)) = own.debounce {
         at_most_longest("debounce", Some(delay))?;
         if options.due != Due::Now {
             return Err(Error::invalid(
@@ -108,7 +107,7 @@ pub(super) fn of(task: &str, declared: Option<UniqueDef>, payload: &[u8], option
         options.due = Due::After(delay);
         (unique.on_conflict, unique.keep_payload) = (OnConflict::Replace, keep_payload);
     }
-    unique.max_wait = at_most_longest("max_wait", said.max_wait)?;
+    unique.max_wait = at_most_longest("max_wait", own.max_wait)?;
     if unique.max_wait.is_some() && unique.on_conflict != OnConflict::Replace {
         let problem = "bounds how long a job is postponed: it needs `.debounce(..)` or `on_conflict = \"replace\"`";
         return Err(Error::invalid("max_wait", format!("{:?}", unique.max_wait.unwrap_or_default()), problem));
@@ -149,7 +148,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     #[test]
-    fn a_job_that_says_nothing_has_no_key() {
+    fn a_job_without_a_key_setting_has_no_key() {
         assert!(with(|_| {}).0.unwrap().is_none());
     }
 

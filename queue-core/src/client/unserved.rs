@@ -15,8 +15,8 @@ const GRACE: Duration = Duration::from_secs(3);
 
 /// Says so in the log, once for each client and queue, if no worker comes soon. The name that was
 /// perhaps meant is looked for beside the enqueue.
-pub(super) fn tell(route: &Route) {
-    if route.is_told() {
+pub(super) fn warn(route: &Route) {
+    if route.set_warned() {
         return;
     }
     let (broker, queue, process) = (route.broker.clone(), route.queue.clone(), route.process);

@@ -30,8 +30,8 @@ pub(super) async fn open(url: &str, missing: Missing) -> Result<DynBroker> {
     };
     if !(rest.starts_with("//") || scheme == "sqlite") {
         let example = nearest(&scheme.to_ascii_lowercase(), SCHEMES).unwrap_or("redis");
-        let way_out = format!("has no `//` after `{scheme}:`; write for example `{example}://127.0.0.1:6379`");
-        return Err(Error::invalid("URL", redacted(url), way_out));
+        let advice = format!("has no `//` after `{scheme}:`; write for example `{example}://127.0.0.1:6379`");
+        return Err(Error::invalid("URL", redacted(url), advice));
     }
     match scheme {
         #[cfg(feature = "sqlite")]
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_url_that_cannot_be_meant_says_what_can() {
+    async fn an_unknown_url_is_refused_with_the_known_ones() {
         let problem = async |url: &str| open(url, Missing::Made).await.unwrap_err().to_string();
         assert!(problem("queue.db").await.contains("sqlite://queue.db"));
         assert!(problem("reddis://localhost").await.contains("did you mean `redis://`"));

@@ -9,7 +9,7 @@ use std::{
 use serde::Serialize;
 use tokio::time::Instant;
 
-use self::round::{Answer, Brought, Feed, Round, in_order};
+use self::round::{Answer, Feed, Round, RoundAnswers, in_order};
 use super::Client;
 use crate::{
     address::{JobAddress, check_address},
@@ -85,8 +85,8 @@ pub struct Lost {
 }
 
 impl Transition {
-    fn new(queue: &str, told: StoredTransition) -> Self {
-        let StoredTransition { at_ms, id, task, from, to, attempts, reason, .. } = told;
+    fn new(queue: &str, stored: StoredTransition) -> Self {
+        let StoredTransition { at_ms, id, task, from, to, attempts, reason, .. } = stored;
         let at = UNIX_EPOCH + Duration::from_millis(u64::try_from(at_ms).unwrap_or(0));
         Transition { at, job: JobAddress { queue: queue.into(), id }, task, from, to, attempts, reason }
     }
@@ -154,7 +154,7 @@ impl Client {
             filter,
             chosen: false,
             feeds: BTreeMap::new(),
-            looks_at: Instant::now(),
+            lists_at: Instant::now(),
             round: None,
             has_begun: false,
             ready: VecDeque::new(),
@@ -175,7 +175,7 @@ pub struct Watch {
     chosen: bool,
     feeds: BTreeMap<String, Feed>,
     /// When it looks for queues the next time.
-    looks_at: Instant,
+    lists_at: Instant,
     /// What was asked and is not answered yet.
     round: Option<Round>,
     /// Whether the queues of the beginning were asked.
@@ -232,7 +232,7 @@ impl Watch {
             self.read(end).await?;
             if self.ready.is_empty() {
                 let next = self.feeds.values().map(|feed| feed.next).min();
-                let until = next.into_iter().chain((!self.chosen).then_some(self.looks_at)).min().map_or(end, |next| next.min(end));
+                let until = next.into_iter().chain((!self.chosen).then_some(self.lists_at)).min().map_or(end, |next| next.min(end));
                 // A timer is made where a runtime is.
                 on_broker(&self.broker, async move { tokio::time::sleep_until(until).await }).await?;
             }
@@ -246,11 +246,11 @@ impl Watch {
             self.round = self.begin();
         }
         let Some(round) = &mut self.round else { return Ok(()) };
-        let brought = round.brings(&self.broker, self.has_begun.then_some(end)).await;
-        if !matches!(brought, Ok(None)) {
+        let answered = round.wait(&self.broker, self.has_begun.then_some(end)).await;
+        if !matches!(answered, Ok(None)) {
             self.round = None;
         }
-        let Some(Brought { found, answers }) = brought? else { return Ok(()) };
+        let Some(RoundAnswers { found, answers }) = answered? else { return Ok(()) };
         let has_asked = !answers.is_empty();
         let read = self.take(answers);
         let found = found.map_or(Ok(()), |found| self.find(found));
@@ -261,15 +261,15 @@ impl Watch {
     /// Asks the queues whose time has come, and looks for new ones.
     fn begin(&self) -> Option<Round> {
         let now = Instant::now();
-        let looks = !self.chosen && now >= self.looks_at;
+        let lists = !self.chosen && now >= self.lists_at;
         let due: Vec<(String, Feed)> =
             self.feeds.iter().filter(|(_, feed)| feed.next <= now).map(|(name, feed)| (name.clone(), feed.clone())).collect();
-        (looks || !due.is_empty()).then(|| Round::begin(&self.broker, looks, due, ROUND.min(self.deadline)))
+        (lists || !due.is_empty()).then(|| Round::begin(&self.broker, lists, due, ROUND.min(self.deadline)))
     }
 
     /// Goes on with the queues that exist.
     fn find(&mut self, found: Result<Vec<String>>) -> Result<()> {
-        self.looks_at = Instant::now() + NEW_QUEUES;
+        self.lists_at = Instant::now() + NEW_QUEUES;
         match found {
             Ok(names) => {
                 let is_late = self.has_begun;
@@ -279,7 +279,7 @@ impl Watch {
                 Ok(())
             }
             Err(error) if error.is_transient() => {
-                self.looks_at = Instant::now() + AFTER_FAILURE;
+                self.lists_at = Instant::now() + AFTER_FAILURE;
                 Ok(())
             }
             Err(error) => Err(error),
@@ -288,7 +288,7 @@ impl Watch {
 
     /// Goes on with what the queues have answered.
     fn take(&mut self, answers: Vec<(String, Result<Answer>)>) -> Result<()> {
-        let (mut told, mut failed, mut refused) = (Vec::new(), None, Vec::new());
+        let (mut found, mut failed, mut refused) = (Vec::new(), None, Vec::new());
         let idle = IDLE.max(PER_QUEUE * u32::try_from(self.feeds.len()).unwrap_or(u32::MAX));
         for (queue, answer) in answers {
             let Some(feed) = self.feeds.get_mut(&queue) else { continue };
@@ -296,8 +296,8 @@ impl Watch {
                 Ok(answer) => {
                     let (lost, transitions) = feed.take(answer, idle);
                     self.ready.extend(lost.map(|transitions| Watched::Lost(Lost { queue: queue.clone(), transitions, problem: None })));
-                    let wanted = transitions.into_iter().filter(|told| self.filter.matches_transition(&queue, told));
-                    told.push(wanted.map(|told| Transition::new(&queue, told)).collect());
+                    let wanted = transitions.into_iter().filter(|transition| self.filter.matches_transition(&queue, transition));
+                    found.push(wanted.map(|transition| Transition::new(&queue, transition)).collect());
                 }
                 Err(error) if error.is_transient() => feed.fail(AFTER_FAILURE),
                 Err(error) if self.chosen => {
@@ -310,7 +310,7 @@ impl Watch {
                 }
             }
         }
-        self.ready.extend(in_order(told).into_iter().map(Watched::Transition));
+        self.ready.extend(in_order(found).into_iter().map(Watched::Transition));
         // A user who may watch no queue at all has made a mistake.
         if let Some(at) = refused.iter().position(|(_, error, _)| matches!(error, Error::AccessDenied { .. }))
             && self.feeds.values().all(|feed| feed.is_refused)
@@ -338,9 +338,9 @@ mod tests {
 
     #[test]
     fn a_transition_is_one_line_without_what_a_terminal_would_obey() {
-        let mut told = StoredTransition::new(1, 0, "close-17".parse().unwrap());
-        (told.task, told.from, told.to) = ("close\torder".to_owned(), Some(JobState::Active), Some(JobState::Dead));
-        told.reason = Some("a\nb \u{1b}[31mred".to_owned());
-        assert_eq!(Transition::new("orders", told).to_string(), "orders/close-17 close order active -> dead (a b  [31mred)");
+        let mut stored = StoredTransition::new(1, 0, "close-17".parse().unwrap());
+        (stored.task, stored.from, stored.to) = ("close\torder".to_owned(), Some(JobState::Active), Some(JobState::Dead));
+        stored.reason = Some("a\nb \u{1b}[31mred".to_owned());
+        assert_eq!(Transition::new("orders", stored).to_string(), "orders/close-17 close order active -> dead (a b  [31mred)");
     }
 }

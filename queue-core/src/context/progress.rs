@@ -20,8 +20,8 @@ use crate::{
 
 /// The progress and log lines that are not stored yet.
 #[derive(Default)]
-pub(super) struct Told {
-    /// Whether there is anything; most handlers tell nothing.
+pub(super) struct Reports {
+    /// Whether there is a report; most handlers report nothing.
     any: AtomicBool,
     /// Whether something was taken of which it is not known yet whether it is stored.
     in_flight: AtomicBool,
@@ -85,7 +85,7 @@ impl JobContext {
     /// ```
     pub fn progress(&self, fraction: f64, message: impl Into<String>) {
         let message = message.into();
-        self.tell(|pending| {
+        self.change(|pending| {
             pending.set_progress(|now| ProgressNow::new(0, Some(fraction), message, now.and_then(|now| now.value)));
         });
     }
@@ -110,7 +110,7 @@ impl JobContext {
             return Err(wrong(&format!("{} bytes", encoded.len()), &problem));
         }
         codec::scan(&encoded).map_err(unfit)?;
-        self.tell(|pending| {
+        self.change(|pending| {
             pending.set_progress(|now| {
                 let (fraction, message) = now.map_or((None, String::new()), |now| (now.fraction, now.message));
                 ProgressNow::new(0, fraction, message, Some(encoded))
@@ -129,30 +129,30 @@ impl JobContext {
     /// Adds a line of another level to the job's log.
     pub fn log_at(&self, level: LogLevel, text: impl Into<String>) {
         let line = LineNow::new(level, text);
-        self.tell(|pending| pending.add(line, Instant::now()));
+        self.change(|pending| pending.add(line, Instant::now()));
     }
 
-    fn tell(&self, change: impl FnOnce(&mut Pending)) {
+    fn change(&self, change: impl FnOnce(&mut Pending)) {
         change(self.pending().get_or_insert_default());
         // Whoever takes what there is resets this first.
-        if !self.0.told.any.swap(true, Ordering::AcqRel)
-            && let Some(told) = &self.0.init.environment.told
+        if !self.0.reports.any.swap(true, Ordering::AcqRel)
+            && let Some(reporting) = &self.0.init.environment.reporting
         {
             // The worker has ended: its jobs change nothing any more.
-            let _ = told.send(self.clone());
+            let _ = reporting.send(self.clone());
         }
     }
 
     /// Whether the handler has reported progress or log lines that may not be stored yet.
     #[doc(hidden)]
-    pub fn has_told(&self) -> bool {
-        self.0.told.any.load(Ordering::Acquire) || self.0.told.in_flight.load(Ordering::Acquire)
+    pub fn has_reports(&self) -> bool {
+        self.0.reports.any.load(Ordering::Acquire) || self.0.reports.in_flight.load(Ordering::Acquire)
     }
 
     /// What was taken is stored, put back, or given up.
     #[doc(hidden)]
     pub fn reported_was_sent(&self) {
-        self.0.told.in_flight.store(false, Ordering::Release);
+        self.0.reports.in_flight.store(false, Ordering::Release);
     }
 
     /// The lane that holds the job.
@@ -165,43 +165,43 @@ impl JobContext {
     #[doc(hidden)]
     pub fn take_reported(&self, bytes: usize) -> JobProgress {
         // In this order: there is no moment in which nothing seems to be left.
-        self.0.told.in_flight.store(true, Ordering::Release);
-        self.0.told.any.store(false, Ordering::Release);
+        self.0.reports.in_flight.store(true, Ordering::Release);
+        self.0.reports.any.store(false, Ordering::Release);
         let mut stored = self.pending();
         let pending = stored.get_or_insert_default();
-        let mut told = JobProgress::new(self.id().clone(), self.claim(), self.attempt());
+        let mut reported = JobProgress::new(self.id().clone(), self.claim(), self.attempt());
         if std::mem::take(&mut pending.has_changed) {
             let age = |(now, at): (ProgressNow, Instant)| ProgressNow { age: at.elapsed(), ..now };
-            told.progress = pending.progress.clone().map(age);
+            reported.progress = pending.progress.clone().map(age);
         }
-        told.first = pending.first;
+        reported.first = pending.first;
         let mut taken = 0;
         while taken <= bytes
             && let Some((line, at)) = pending.lines.pop_front()
         {
             taken += line.text.len();
-            told.lines.push(LineNow { age: at.elapsed(), ..line });
+            reported.lines.push(LineNow { age: at.elapsed(), ..line });
         }
-        pending.first += told.lines.len() as u64;
+        pending.first += reported.lines.len() as u64;
         pending.bytes -= taken;
         let is_left = !pending.lines.is_empty();
         drop(stored);
         if is_left {
-            self.tell(|_| {});
+            self.change(|_| {});
         }
-        told
+        reported
     }
 
     /// Puts back what was taken and could not be stored.
     #[doc(hidden)]
-    pub fn put_back_reported(&self, told: JobProgress) {
-        self.tell(|pending| {
-            pending.has_changed |= told.progress.is_some();
-            if told.first + told.lines.len() as u64 != pending.first {
+    pub fn put_back_reported(&self, reported: JobProgress) {
+        self.change(|pending| {
+            pending.has_changed |= reported.progress.is_some();
+            if reported.first + reported.lines.len() as u64 != pending.first {
                 return;
             }
             let now = Instant::now();
-            for line in told.lines.into_iter().rev() {
+            for line in reported.lines.into_iter().rev() {
                 if pending.lines.len() >= LOG_LINES || pending.bytes + line.text.len() > LOG_BYTES {
                     break;
                 }
@@ -214,7 +214,7 @@ impl JobContext {
     }
 
     fn pending(&self) -> MutexGuard<'_, Option<Box<Pending>>> {
-        self.0.told.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.reports.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -225,21 +225,21 @@ mod tests {
     use crate::{TestContext, broker::LOG_LINES};
 
     #[test]
-    fn what_was_told_is_taken_once_and_what_was_not_stored_comes_again() {
+    fn reports_are_taken_once_and_again_if_they_were_not_stored() {
         let context = TestContext::new().build();
-        assert!(!context.has_told());
+        assert!(!context.has_reports());
         context.progress(0.25, "begins");
         context.progress_value(&7).unwrap();
         context.log("a");
         context.log("b");
-        let told = context.take_reported(1 << 20);
-        let progress = told.progress.clone().unwrap();
+        let reported = context.take_reported(1 << 20);
+        let progress = reported.progress.clone().unwrap();
         assert_eq!((progress.seq, progress.fraction, &*progress.message, progress.value), (2, Some(0.25), "begins", Some(vec![7])));
-        assert_eq!((told.first, told.lines.len(), context.has_told()), (0, 2, true), "it is on its way");
+        assert_eq!((reported.first, reported.lines.len(), context.has_reports()), (0, 2, true), "it is on its way");
         context.reported_was_sent();
-        assert!(!context.has_told());
+        assert!(!context.has_reports());
         context.log("c");
-        context.put_back_reported(told);
+        context.put_back_reported(reported);
         let again = context.take_reported(1 << 20);
         let texts: Vec<&str> = again.lines.iter().map(|line| &*line.text).collect();
         assert_eq!((again.first, texts, again.progress.unwrap().seq), (0, vec!["a", "b", "c"], 2));
@@ -254,17 +254,17 @@ mod tests {
         for n in 0..LOG_LINES + 7 {
             context.log(n.to_string());
         }
-        let told = context.take_reported(1 << 20);
-        assert_eq!((told.first, told.lines.len(), &*told.lines[0].text), (7, LOG_LINES, "7"));
+        let reported = context.take_reported(1 << 20);
+        assert_eq!((reported.first, reported.lines.len(), &*reported.lines[0].text), (7, LOG_LINES, "7"));
         // A part of it at a time.
         context.log("x".repeat(100));
         context.log("y".repeat(100));
         assert_eq!(context.take_reported(50).lines.len(), 1);
         context.reported_was_sent();
-        assert!(context.has_told(), "one is left");
+        assert!(context.has_reports(), "one is left");
         assert_eq!(context.take_reported(50).first, LOG_LINES as u64 + 8);
         context.reported_was_sent();
-        assert!(!context.has_told());
+        assert!(!context.has_reports());
         let problem = context.progress_value(&"x".repeat(5000)).unwrap_err().to_string();
         let (job, task) = (format!("{}/{}", context.queue(), context.id()), context.task());
         assert_eq!(

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_envelope_tells_whether_it_has_tags_whatever_else_it_has() {
+    fn an_envelope_reports_whether_it_has_tags_whatever_else_it_has() {
         let long = vec![0xa1; 70_000];
         for payload in [&b"\x81\xa1g\xa11"[..], b"", &long[..300], &long] {
             let mut envelope = Envelope::new("a.task", payload);
@@ -171,12 +171,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tag_is_told_with_the_way_out() {
+    fn what_is_no_tag_is_reported_with_advice() {
         let (long, longer) = ("n".repeat(TAG_NAME_MAX), "v".repeat(TAG_VALUE_MAX));
         let problem = |name: &str, value: &str| check_tags(&BTreeMap::from([(name.to_owned(), value.to_owned())])).err();
         assert!(problem(&long, &longer).is_none());
         assert!(problem("order.line_1-a", "Łódź, 17 = x \u{1f4e6}").is_none());
-        for (name, value, says) in [
+        for (name, value, part) in [
             ("", "1", "use 1 to 128"),
             ("a b", "1", "contains ' '"),
             ("a=b", "1", "contains '='"),
@@ -186,8 +186,8 @@ mod tests {
             ("order", "1\n2", "control character"),
             ("order", "1\"2", "double quote"),
         ] {
-            let told = problem(name, value).unwrap_or_else(|| panic!("{name}={value} is taken")).to_string();
-            assert!(told.contains(says), "{told}");
+            let text = problem(name, value).unwrap_or_else(|| panic!("{name}={value} is taken")).to_string();
+            assert!(text.contains(part), "{text}");
         }
         let many: BTreeMap<String, String> = (0..=TAGS_MAX).map(|n| (format!("t{n}"), "1".to_owned())).collect();
         assert!(check_tags(&many).unwrap_err().to_string().contains("more than the 8"));

@@ -35,7 +35,7 @@ fn version_task_and_time_are_in_fixed_places() {
 }
 
 #[test]
-fn a_job_that_waits_for_a_time_says_when_it_could_start() {
+fn a_job_that_waits_for_a_time_reports_when_it_could_start() {
     let mut envelope = Envelope::new("task", &[0x80]);
     assert_eq!(envelope.startable_ms(), None);
     envelope.enqueued_ms = Some(1_000);
@@ -70,7 +70,7 @@ fn of_a_newer_version_the_task_is_read() {
 }
 
 #[test]
-fn what_is_malformed_says_how() {
+fn what_is_malformed_reports_how() {
     let problem = |bytes: &[u8]| Envelope::decode(bytes).unwrap_err().to_string();
     assert!(problem(b"").contains("too few"));
     assert!(problem(b"\x01").contains("too few"));

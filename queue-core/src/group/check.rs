@@ -12,8 +12,8 @@ impl GroupRule {
     pub fn check_below(&self, of: &RuleOf, of_all: &GroupRule) -> Result<()> {
         match (self.order, self.cap, of_all.order) {
             (None, Some(cap), Some(order @ (GroupOrder::Ordered | GroupOrder::SkipFailed))) if cap > 1 => {
-                let way_out = format!("leave it out, or give `{of}` the order `any`");
-                let problem = format!("contradicts the order `{order}` of all groups, one job at a time; {way_out}");
+                let advice = format!("leave it out, or give `{of}` the order `any`");
+                let problem = format!("contradicts the order `{order}` of all groups, one job at a time; {advice}");
                 Err(Error::invalid("cap", cap.to_string(), problem))
             }
             _ => Ok(()),
@@ -22,13 +22,13 @@ impl GroupRule {
 
     /// Whether it can be said of jobs without a group.
     fn check_plain(&self) -> Result<()> {
-        let said = [
+        let fields = [
             ("cap", self.cap.map(|cap| cap.to_string())),
             ("max_size", self.max_size.map(|size| size.to_string())),
             ("order", self.order.map(|order| order.to_string())),
             ("paused", self.paused.then(|| "true".to_owned())),
         ];
-        let wrong = said.into_iter().find_map(|(field, value)| Some((field, value?)));
+        let wrong = fields.into_iter().find_map(|(field, value)| Some((field, value?)));
         let problem = "cannot be set for jobs without a group, which have only a weight; pause the queue, or give the jobs a group";
         wrong.map_or(Ok(()), |(field, value)| Err(Error::invalid(field, value, problem)))
     }

@@ -56,7 +56,7 @@ pub async fn declare_aging(broker: &DynBroker, queue: &Arc<str>, release: &str, 
     live.insert(release.to_owned());
     let now_ms = broker.clock().now_ms();
     let declared = change(broker, queue, |record| {
-        record.say(release, every, &live, now_ms);
+        record.declare(release, every, &live, now_ms);
         Ok(())
     });
     let (before, every) = declared.await?;

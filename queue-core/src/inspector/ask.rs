@@ -40,8 +40,8 @@ impl Inspector {
         let mute = wrong("has not sent a heartbeat yet: it has just started, or its release cannot be controlled; stop it with SIGTERM");
         let (gone, busy) = (wrong("has left"), wrong("receives other requests at the same time; check them with `workers`, and try again"));
         for _ in 0..TRIES {
-            let (Some(queue), Some(load)) = (&worker.speaks_in, worker.load) else { return Err(mute) };
-            let number = worker.asked.as_ref().map_or(0, |ask| ask.number).max(load.heard) + 1;
+            let (Some(queue), Some(load)) = (&worker.reports_to, worker.load) else { return Err(mute) };
+            let number = worker.asked.as_ref().map_or(0, |ask| ask.number).max(load.received) + 1;
             match self.ask_again(&worker, number, mode, by).await? {
                 WorkerAsked::Stored => return Ok(number),
                 WorkerAsked::Stale | WorkerAsked::Absent => {
@@ -63,7 +63,7 @@ impl Inspector {
     /// # Errors
     /// Those of the broker.
     pub async fn ask_again(&self, worker: &WorkerRecord, number: u64, mode: WorkerMode, by: &str) -> Result<WorkerAsked> {
-        let Some(queue) = &worker.speaks_in else { return Ok(WorkerAsked::Absent) };
+        let Some(queue) = &worker.reports_to else { return Ok(WorkerAsked::Absent) };
         let request = AskWorker::new(queue.as_str(), worker.id, WorkerAsk::new(number, mode, by));
         let ask = move |broker: DynBroker| {
             let request = request.clone();

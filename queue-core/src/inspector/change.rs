@@ -175,7 +175,7 @@ impl Inspector {
             let (before, mut place) = (left, Some(0));
             while let Some(from) = place.filter(|_| left > 0) {
                 let Page { mut jobs, next } = self.list(queue, state, from, page_of(left)).await?;
-                if filter.asks_why() {
+                if filter.needs_reasons() {
                     self.add_reasons(queue, &mut jobs).await?;
                 }
                 let now = self.broker.clock().now();

@@ -34,7 +34,7 @@ impl Difference {
     }
 
     /// How an operator resolves it.
-    pub fn way_out(&self) -> &'static str {
+    pub fn advice(&self) -> &'static str {
         match &self.limit {
             Some(_) => "deploy one release everywhere, or set the value with `limits set`, which overrides every declaration",
             None => "deploy one release everywhere, or set the rule with `groups set`, which overrides every declaration",

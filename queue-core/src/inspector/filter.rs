@@ -140,9 +140,9 @@ impl Filter {
     }
 
     /// Whether a job is wanted as far as all terms say but those of why it waits.
-    pub(super) fn matches_but_why(&self, job: &JobRecord, now: SystemTime) -> bool {
-        let asks_why = |term: &Term| matches!(term, Term::Text { field: Field::Waiting, .. });
-        self.terms.iter().all(|term| asks_why(term) || term.matches(job, now))
+    pub(super) fn matches_without_reasons(&self, job: &JobRecord, now: SystemTime) -> bool {
+        let needs_reasons = |term: &Term| matches!(term, Term::Text { field: Field::Waiting, .. });
+        self.terms.iter().all(|term| needs_reasons(term) || term.matches(job, now))
     }
 
     /// True if it matches all jobs.
@@ -152,7 +152,7 @@ impl Filter {
 
     /// Whether it asks why jobs wait: the program that lists them has to [say
     /// so](crate::inspect::Inspector::add_reasons) before they are matched.
-    pub fn asks_why(&self) -> bool {
+    pub fn needs_reasons(&self) -> bool {
         self.of(&Field::Waiting).next().is_some()
     }
 
@@ -176,7 +176,7 @@ impl Filter {
 
     /// Whether it looks into what may be a secret: parameters, headers, and parts of unique keys.
     /// If these are hidden from a user, a filter would reveal them by trial.
-    pub fn asks_hidden(&self) -> bool {
+    pub fn reads_secrets(&self) -> bool {
         self.terms.iter().any(|term| match term {
             Term::Text { field: Field::Payload | Field::Header(_), .. } => true,
             Term::Text { field: Field::Unique, how, .. } => !matches!(how, How::Is | How::IsNot),

@@ -39,8 +39,8 @@ impl Inspector {
         }
         let is_first = after.is_none();
         let page = self.group_page(queue, GroupList::All { after, limit }).await?.without_ended_pauses();
-        let says_nothing = page.stored_declared.is_empty() && page.others.is_empty() && page.plain.is_empty();
-        let is_nothing = is_first && page.groups.is_empty() && says_nothing;
+        let is_default = page.stored_declared.is_empty() && page.others.is_empty() && page.plain.is_empty();
+        let is_nothing = is_first && page.groups.is_empty() && is_default;
         self.found_of(queue, page, is_nothing).await
     }
 
@@ -186,7 +186,7 @@ pub async fn declare_groups(broker: &DynBroker, queue: &Arc<str>, release: &str,
         let now_ms = broker.clock().now_ms();
         let before = GroupsRecord::decode(&stored);
         let mut record = before.clone();
-        record.say(release, own, &live, now_ms);
+        record.declare(release, own, &live, now_ms);
         if record == before {
             return Ok(None);
         }

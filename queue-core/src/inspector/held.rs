@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Most active jobs that are examined to find those of one worker.
-const LOOKED_AT: usize = 5_000;
+const EXAMINED: usize = 5_000;
 
 /// Calls that are on their way at once.
 const CALLS: usize = 16;
@@ -61,7 +61,7 @@ impl Inspector {
         if !(1..=MAX_ITEMS).contains(&most) {
             return Err(Error::invalid("most", most.to_string(), format!("is not between 1 and {MAX_ITEMS}")));
         }
-        let (mut held, mut left) = (WorkerJobs { jobs: Vec::new(), is_whole: true }, LOOKED_AT);
+        let (mut held, mut left) = (WorkerJobs { jobs: Vec::new(), is_whole: true }, EXAMINED);
         let first = |queue| self.list(queue, JobState::Active, 0, MAX_ITEMS).boxed();
         let first: Vec<BoxFuture<'_, Result<Page>>> = worker.queues.iter().map(|queue| first(queue)).collect();
         let mut pages = stream::iter(first).buffered(CALLS).zip(stream::iter(&worker.queues));
@@ -83,9 +83,9 @@ impl Inspector {
         held.jobs.sort_by_key(|job| job.running.as_ref().map(|running| running.since));
         held.is_whole &= held.jobs.len() <= most;
         held.jobs.truncate(most);
-        let told: Vec<BoxFuture<'_, Result<Option<Progress>>>> = held.jobs.iter().map(|job| self.progress(&job.address).boxed()).collect();
-        let told: Vec<Option<Progress>> = stream::iter(told).buffered(CALLS).try_collect().await?;
-        for (job, progress) in held.jobs.iter_mut().zip(told) {
+        let calls: Vec<BoxFuture<'_, Result<Option<Progress>>>> = held.jobs.iter().map(|job| self.progress(&job.address).boxed()).collect();
+        let reported: Vec<Option<Progress>> = stream::iter(calls).buffered(CALLS).try_collect().await?;
+        for (job, progress) in held.jobs.iter_mut().zip(reported) {
             job.progress = progress;
         }
         Ok(held)

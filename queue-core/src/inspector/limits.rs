@@ -270,8 +270,8 @@ pub async fn declare_limits(
             let before = if stored.is_empty() { LimitRecord::new(&name) } else { LimitRecord::decode(&stored)? };
             let mut record = before.clone();
             match own.get(name.as_str()) {
-                Some(rule) => record.say(release, rule, &live, now_ms),
-                None => record.hear(&live),
+                Some(rule) => record.declare(release, rule, &live, now_ms),
+                None => record.retain_live(&live),
             }
             if record == before {
                 break;

@@ -206,34 +206,34 @@ impl Follow {
         let mut net = FIRST_NET;
         while !self.over {
             // It subscribes before it reads, so reports in between are not missed.
-            let (mut told, mut ended) = self.hints.take().unwrap_or_else(|| {
+            let (mut reports, mut ended) = self.hints.take().unwrap_or_else(|| {
                 let broker = &self.inspector.broker;
                 (broker.progress_hints(&self.job.queue, &self.job.id), broker.ending_hints(&self.job.queue, &self.job.id))
             });
-            if let Some(news) = self.look().await? {
-                self.hints = Some((told, ended));
+            if let Some(news) = self.poll().await? {
+                self.hints = Some((reports, ended));
                 return Ok(Some(news));
             }
             if self.over {
                 break;
             }
             let wait = async move {
-                let heard = tokio::select! {
-                    _ = told.next() => true,
+                let announced = tokio::select! {
+                    _ = reports.next() => true,
                     _ = ended.next() => true,
                     () = tokio::time::sleep(net) => false,
                 };
-                (heard, told, ended)
+                (announced, reports, ended)
             };
-            let (heard, told, ended) = on_broker(&self.inspector.broker, wait).await?;
-            self.hints = Some((told, ended));
-            net = if heard { FIRST_NET } else { (net * 2).min(LAST_NET) };
+            let (announced, reports, ended) = on_broker(&self.inspector.broker, wait).await?;
+            self.hints = Some((reports, ended));
+            net = if announced { FIRST_NET } else { (net * 2).min(LAST_NET) };
         }
         Ok(None)
     }
 
-    /// What is new. The state is read first, so that the log of an ended job is complete.
-    async fn look(&mut self) -> Result<Option<JobLog>> {
+    /// Reads the new lines. The state is read first, so that the log of an ended job is complete.
+    async fn poll(&mut self) -> Result<Option<JobLog>> {
         let state = if self.marked.is_none_or(|at| at.elapsed() >= MARKED) {
             let state = self.inspector.watched_state(&self.job).await?;
             self.marked = Some(Instant::now());

@@ -209,7 +209,7 @@ impl Inspector {
     pub async fn preview_rewind(&self, topic: &str, subscription: &str, to: impl Into<RewindTarget>) -> Result<RewindPreview> {
         let to = to.into();
         let found = self.rewind_step(topic, subscription, RewindStep::Look(to.clone())).await?;
-        let Rewound::Target { from, upto, is_short, .. } = found else { return Err(nobody(topic, subscription)) };
+        let Rewound::Target { from, upto, is_short, .. } = found else { return Err(no_subscription(topic, subscription)) };
         let (mut again, mut from) = (0, Some(from));
         while let Some(position) = from.take() {
             let count = RewindStep::Count(position, upto.clone());
@@ -229,7 +229,7 @@ impl Inspector {
         check_name("subscription", subscription)?;
         let request = Rewind::new(topic, subscription, step);
         match self.run(move |broker| async move { broker.rewind(&request).await }).await? {
-            Rewound::Nobody => Err(nobody(topic, subscription)),
+            Rewound::NotFound => Err(no_subscription(topic, subscription)),
             Rewound::Other => {
                 let problem =
                     format!("another rewind of `{subscription}@{topic}` has taken over, or ended this one; see `topics show {topic}`");
@@ -246,6 +246,6 @@ fn cancels_nothing(target: &RewindTarget, is_short: bool) -> bool {
     is_short || *target == RewindTarget::At(Begin::Start)
 }
 
-fn nobody(topic: &str, subscription: &str) -> Error {
+fn no_subscription(topic: &str, subscription: &str) -> Error {
     Error::Config(format!("topic `{topic}` has no subscription `{subscription}`; see `topics show {topic}`"))
 }

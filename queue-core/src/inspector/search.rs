@@ -302,13 +302,13 @@ impl Search {
     async fn matching(&self, queue: &str, jobs: Vec<StoredJob>, room: usize) -> Result<(Vec<JobRecord>, Option<usize>)> {
         let now = self.inspector.broker.clock().now();
         let jobs = self.inspector.records(queue, jobs).await?;
-        let all_else = jobs.into_iter().enumerate().filter(|(_, job)| self.filter.matches_but_why(job, now));
+        let all_else = jobs.into_iter().enumerate().filter(|(_, job)| self.filter.matches_without_reasons(job, now));
         let (mut places, mut jobs): (Vec<usize>, Vec<JobRecord>) = all_else.unzip();
         // Whether there are more than there is room for is seen by one more.
-        if !self.filter.asks_why() {
+        if !self.filter.needs_reasons() {
             jobs.truncate(room + 1);
         }
-        if self.adds_reasons || self.filter.asks_why() {
+        if self.adds_reasons || self.filter.needs_reasons() {
             self.inspector.add_reasons(queue, &mut jobs).await?;
         }
         let mut matches = jobs.iter().map(|job| self.filter.matches(job, now));

@@ -94,7 +94,7 @@ pub struct SubscriptionInfo {
     /// How many workers serve it.
     pub workers: u64,
     /// Why it reads no further although there are events, if there is a reason.
-    pub stands_because: Option<String>,
+    pub stop_reason: Option<String>,
 }
 
 impl SubscriptionInfo {
@@ -120,12 +120,12 @@ impl SubscriptionInfo {
             rewinding: stored.rewinding,
             workers: stats.workers,
             name: stored.name,
-            stands_because: None,
+            stop_reason: None,
         };
-        SubscriptionInfo { stands_because: info.why_it_stands(), ..info }
+        SubscriptionInfo { stop_reason: info.stop_reason(), ..info }
     }
 
-    fn why_it_stands(&self) -> Option<String> {
+    fn stop_reason(&self) -> Option<String> {
         if self.rewinding {
             return Some(format!(
                 "a rewind is under way; if the program that ran it has crashed, run it again: `topics rewind {} --to ..`",

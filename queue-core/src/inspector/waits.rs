@@ -10,8 +10,8 @@ use crate::{
     error::{Error, Result},
 };
 
-/// How long the last look may take when the time is up.
-const LAST_LOOK: Duration = Duration::from_millis(40);
+/// How long the last read may take when the time is up.
+const LAST_READ: Duration = Duration::from_millis(40);
 
 /// Who waits looks again after so long although nothing was announced, and then less and less
 /// often: an announcement may be lost.
@@ -33,8 +33,8 @@ pub(crate) async fn until_ended(broker: &DynBroker, job: &JobAddress, deadline: 
     let mut endings = broker.ending_hints(&job.queue, &job.id);
     let (mut net, mut seen) = (FIRST_NET, None);
     loop {
-        let look = end.max(Instant::now() + LAST_LOOK);
-        match (look_at(broker, job, look.min(after(deadline))).await, Instant::now() < end) {
+        let last_read = end.max(Instant::now() + LAST_READ);
+        match (read_job(broker, job, last_read.min(after(deadline))).await, Instant::now() < end) {
             (Ok(Some(record)), _) if !record.state.is_final() => seen = Some(record),
             (Ok(record), _) => return Ok(record),
             // A server that fails over, or an answer that was lost: a look may be asked again.
@@ -59,7 +59,7 @@ pub(crate) async fn until_ended(broker: &DynBroker, job: &JobAddress, deadline: 
 
 /// Returns the job, and marks that a caller waits for its end. If the broker is full, or this user
 /// may not write, the mark is not stored, and the job is still returned.
-async fn look_at(broker: &DynBroker, job: &JobAddress, until: Instant) -> Result<Option<StoredJob>> {
+async fn read_job(broker: &DynBroker, job: &JobAddress, until: Instant) -> Result<Option<StoredJob>> {
     let (own, job) = (broker.clone(), job.clone());
     on_broker_until(broker, until, async move {
         match own.watch(&job.queue, &job.id).await {

@@ -136,7 +136,7 @@ impl Walk {
 
     async fn those_that_match(&self, mut jobs: Vec<JobRecord>) -> Result<Vec<JobRecord>> {
         let now = self.inspector.broker.clock().now();
-        if self.why || self.filter.asks_why() {
+        if self.why || self.filter.needs_reasons() {
             self.inspector.add_reasons(&self.queue, &mut jobs).await?;
         }
         jobs.retain(|job| self.filter.matches(job, now));

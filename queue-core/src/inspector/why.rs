@@ -6,7 +6,7 @@ use super::{Inspector, JobRecord, Reason, record::time};
 use crate::{
     address::{JobAddress, JobId, check_queue},
     broker::{
-        DynBroker, GroupLine, GroupOrder, GroupPage, JobState, Line, MAX_ITEMS, Pause, PauseOf, QueueStats, Standing, StoredLimitKey,
+        Diagnosis, DynBroker, GroupLine, GroupOrder, GroupPage, JobState, Line, MAX_ITEMS, Pause, PauseOf, QueueStats, StoredLimitKey,
         StoredPause, WorkerMode, WorkerRecord,
     },
     error::{Error, Result},
@@ -59,13 +59,13 @@ impl Inspector {
         let (of, ids) = (queue.to_owned(), ids.to_vec());
         let ask = move |broker: DynBroker| {
             let (of, ids) = (of.clone(), ids.clone());
-            async move { broker.standing(&of, &ids).await }
+            async move { broker.diagnose(&of, &ids).await }
         };
-        let standings = self.ask(self.until(), ask).await?;
-        let waits = |standing: &Standing| !standing.job.state.is_final();
-        let workers = if standings.iter().flatten().any(waits) { self.workers_of(queue).await? } else { Vec::new() };
-        let pauses = if standings.iter().flatten().any(waits) { self.pauses(queue).await? } else { Vec::new() };
-        Ok(standings.into_iter().map(|standing| standing.map(|standing| why(queue, standing, &workers, &pauses))).collect())
+        let diagnoses = self.ask(self.until(), ask).await?;
+        let waits = |diagnosis: &Diagnosis| !diagnosis.job.state.is_final();
+        let workers = if diagnoses.iter().flatten().any(waits) { self.workers_of(queue).await? } else { Vec::new() };
+        let pauses = if diagnoses.iter().flatten().any(waits) { self.pauses(queue).await? } else { Vec::new() };
+        Ok(diagnoses.into_iter().map(|diagnosis| diagnosis.map(|diagnosis| why(queue, diagnosis, &workers, &pauses))).collect())
     }
 }
 
@@ -217,11 +217,11 @@ impl Inspector {
             let of = queue.to_owned();
             let ask = move |broker: DynBroker| {
                 let (of, holders) = (of.clone(), holders.clone());
-                async move { broker.standing(&of, &holders).await }
+                async move { broker.diagnose(&of, &holders).await }
             };
-            let standings = self.ask(self.until(), ask).await?;
+            let diagnoses = self.ask(self.until(), ask).await?;
             let lines = waiting.iter_mut().filter(|(reason, _)| *reason == "out_of_order");
-            for ((_, jobs), holder) in lines.zip(standings) {
+            for ((_, jobs), holder) in lines.zip(diagnoses) {
                 *jobs = jobs.saturating_sub(u64::from(holder.is_some_and(|holder| holder.job.state == JobState::Ready)));
             }
         }
@@ -260,8 +260,8 @@ fn shared_out(jobs: u64, examined: BTreeMap<&'static str, u64>) -> Vec<(&'static
     counts
 }
 
-fn why(queue: &str, standing: Standing, workers: &[WorkerRecord], pauses: &[StoredPause]) -> JobRecord {
-    let Standing { job, now_ms, paused, holder, lease_left_ms, line, .. } = standing;
+fn why(queue: &str, diagnosis: Diagnosis, workers: &[WorkerRecord], pauses: &[StoredPause]) -> JobRecord {
+    let Diagnosis { job, now_ms, paused, holder, lease_left_ms, line, .. } = diagnosis;
     let mut job = JobRecord::new(queue, job);
     if let Some(running) = &mut job.running {
         running.find(workers);

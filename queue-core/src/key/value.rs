@@ -13,8 +13,8 @@ use crate::{
 /// [`Error::Invalid`] naming the parameter whose value names no group.
 pub(crate) fn group_of_payload(task: &str, parameter: &str, payload: &[u8]) -> Result<Option<GroupName>> {
     let refused = |problem: &str| {
-        let way_out = "use a string, an integer or a bool, or give the job a group with `.group(..)`";
-        Error::invalid("group", format!("{task}: {parameter}"), format!("{problem}; {way_out}"))
+        let advice = "use a string, an integer or a bool, or give the job a group with `.group(..)`";
+        Error::invalid("group", format!("{task}: {parameter}"), format!("{problem}; {advice}"))
     };
     let text = text_of(parameter, payload, "which cannot name a group").map_err(|problem| refused(&problem))?;
     let Some(text) = text else { return Ok(None) };
@@ -30,8 +30,8 @@ pub(crate) fn group_of_payload(task: &str, parameter: &str, payload: &[u8]) -> R
 /// [`Error::Invalid`] naming the parameter whose value is none.
 pub(crate) fn tag_of_payload(task: &str, parameter: &str, payload: &[u8]) -> Result<Option<String>> {
     let refused = |problem: String| {
-        let way_out = "use a string, an integer or a bool, or give the job a tag with `.tag(..)`";
-        Error::invalid("tag", format!("{task}: {parameter}"), format!("{problem}; {way_out}"))
+        let advice = "use a string, an integer or a bool, or give the job a tag with `.tag(..)`";
+        Error::invalid("tag", format!("{task}: {parameter}"), format!("{problem}; {advice}"))
     };
     Ok(text_of(parameter, payload, "which cannot be the value of a tag").map_err(refused)?.filter(|text| !text.is_empty()))
 }

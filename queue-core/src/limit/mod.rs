@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_a_way_out() {
+    fn what_cannot_be_is_refused_with_advice() {
         let problem = |rule: LimitRule| rule.check().unwrap_err().to_string();
         let rule = LimitRule { rate: Some(rate("1/1s")), ..LimitRule::new() };
         assert!(problem(LimitRule { burst: Some(0), ..rule }).starts_with("burst `0` would let nothing start"));

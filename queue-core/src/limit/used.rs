@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_of_a_limit_goes_before_what_is_said_of_all() {
+    fn the_usage_of_one_limit_overrides_that_of_all() {
         let mut used = Used::default();
         used.set_of("tokens", 5).unwrap();
         let of = |used: &Used, name: &str| used.of(&LimitKey::of(name, b"a"));

@@ -43,7 +43,7 @@ fn an_outcome_that_an_error_only_speaks_of_steers_nothing() {
 }
 
 #[test]
-fn an_error_is_told_with_its_sources() {
+fn an_error_is_reported_with_its_sources() {
     let error = std::io::Error::other("disk on fire");
     assert_eq!(error_text(&error), "disk on fire");
     assert_eq!(Err::<(), _>("plain text").end(false), Outcome::Failed("plain text".into()));

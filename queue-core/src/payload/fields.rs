@@ -54,11 +54,11 @@ pub fn read_fields<F: Fields<Of>, Of>(payload: &[u8]) -> Result<F, Outcome> {
     PayloadReader::new(payload)?;
     F::read(&mut Reader::of_payload(payload, F::NILS)).map_err(|problem| {
         let missing = missing_param(F::PARAMS, &problem);
-        let (name, path, told) = place::<F, Of>(payload, problem);
+        let (name, path, text) = place::<F, Of>(payload, problem);
         Outcome::Undecodable(codec::shortened(match missing {
-            _ if !name.is_empty() => format!("parameter `{name}`{path}: {told}"),
+            _ if !name.is_empty() => format!("parameter `{name}`{path}: {text}"),
             Some(param) => format!("parameter `{}` is missing", param.name),
-            None => told,
+            None => text,
         }))
     })
 }
@@ -77,18 +77,18 @@ fn place<F: Fields<Of>, Of>(payload: &[u8], problem: Problem) -> (String, String
     let path = track.path().to_string();
     let path = path.trim_start_matches('.');
     let (name, path) = path.split_at(path.find(['.', '[']).unwrap_or(path.len()));
-    let told = problem.to_string();
-    let name = if name.is_empty() { flattened::<F, Of>(payload, &told).unwrap_or_default() } else { name };
-    (name.to_owned(), path.to_owned(), codec::shortened(told))
+    let text = problem.to_string();
+    let name = if name.is_empty() { flattened::<F, Of>(payload, &text).unwrap_or_default() } else { name };
+    (name.to_owned(), path.to_owned(), codec::shortened(text))
 }
 
-/// Serde does not say where in a flattened field a problem is: it is the entry without which there
-/// is none, or another one.
-fn flattened<'p, F: Fields<Of>, Of>(payload: &'p [u8], told: &str) -> Option<&'p str> {
+/// Serde does not report where in a flattened field an error is. Finds the entry without which the
+/// error disappears or changes.
+fn flattened<'p, F: Fields<Of>, Of>(payload: &'p [u8], text: &str) -> Option<&'p str> {
     // Each is left out once, and all others are read again.
     const MOST: usize = 100;
     let entries = PayloadReader::of(payload).and_then(|reader| reader.named()).ok()?;
-    if entries.len() > MOST || told.starts_with("missing field") {
+    if entries.len() > MOST || text.starts_with("missing field") {
         return None;
     }
     let without = |at: usize| {
@@ -98,7 +98,7 @@ fn flattened<'p, F: Fields<Of>, Of>(payload: &'p [u8], told: &str) -> Option<&'p
         Some(F::read(&mut Reader::of_payload(&rest, F::NILS)).err().map(|problem| problem.to_string()))
     };
     let problems: Vec<Option<String>> = (0..entries.len()).map(without).collect::<Option<_>>()?;
-    let is_other = |problem: &Option<String>| problem.as_ref().is_none_or(|problem| problem != told);
+    let is_other = |problem: &Option<String>| problem.as_ref().is_none_or(|problem| problem != text);
     let at = problems.iter().position(Option::is_none).or_else(|| problems.iter().position(is_other))?;
     entries.get(at).map(|(name, _)| *name)
 }
@@ -106,8 +106,8 @@ fn flattened<'p, F: Fields<Of>, Of>(payload: &'p [u8], told: &str) -> Option<&'p
 /// Checks that what serde does not read everywhere can be read back.
 pub(super) fn check_read<F: Fields<Of>, Of>(payload: &[u8]) -> Result<(), Problem> {
     F::read(&mut Reader::of_payload(payload, F::NILS)).map(drop).map_err(|problem| {
-        let (name, path, told) = place::<F, Of>(payload, problem);
-        let mut problem = codec::unread(&told);
+        let (name, path, text) = place::<F, Of>(payload, problem);
+        let mut problem = codec::unread(&text);
         problem.path = format!(".{name}{path}");
         problem
     })
@@ -152,12 +152,12 @@ fn checked<F: Fields<Of>, Of>(task: &str, payload: &[u8]) -> Result<F> {
     check_known(task, F::PARAMS, |name| known.is_none_or(|known| known.contains(&name)), &names)?;
     F::read(&mut Reader::of_payload(payload, F::NILS)).map_err(|problem| {
         let absent = missing_param(F::PARAMS, &problem);
-        let (name, path, told) = place::<F, Of>(payload, problem);
+        let (name, path, text) = place::<F, Of>(payload, problem);
         let ty = F::PARAMS.iter().find(|param| param.name == name).map_or("", |param| param.ty);
         match absent {
-            _ if !name.is_empty() => misfit(task, format!("{name}{path}"), ty, &told),
+            _ if !name.is_empty() => misfit(task, format!("{name}{path}"), ty, &text),
             Some(param) => Error::invalid("parameter", param.name, missing(task, param)),
-            None => Error::invalid("task", task, format!("cannot read its parameters: {told}")),
+            None => Error::invalid("task", task, format!("cannot read its parameters: {text}")),
         }
     })
 }

@@ -47,11 +47,11 @@ use crate::{
     address::{JobId, check_queue},
     alarm::Alarm,
     broker::{
-        AgingSet, AskWorker, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, DueSchedules,
-        Durability, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, Followed, GroupList, GroupPage, GroupSet, Hints, Inspect,
-        JobState, KeyHolder, KeyPage, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, OverdueLane, OverdueLanes, Pauses,
-        ProgressAndLog, ProgressReport, QueueStats, Reclaimed, Register, Registered, Retention, Rewind, Rewound, Scan, Scanned,
-        ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, SetSchedule, Standing, StoredEvent, StoredJob,
+        AgingSet, AskWorker, Audit, Broker, BrokerInfo, Change, Changed, Condition, Confirm, Confirmed, CrashRule, Damage, Diagnosis,
+        DueSchedules, Durability, EditJob, EditedJob, Enqueue, Enqueued, Extend, Extended, Followed, GroupList, GroupPage, GroupSet, Hints,
+        Inspect, JobState, KeyHolder, KeyPage, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, OverdueLane, OverdueLanes,
+        Pauses, ProgressAndLog, ProgressReport, QueueStats, Reclaimed, Register, Registered, Retention, Rewind, Rewound, Scan, Scanned,
+        ScheduleAnswer, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause, SetSchedule, StoredEvent, StoredJob,
         StoredLimit, StoredLimitKey, StoredPage, StoredTopic, Subscribe, SweepLimits, Swept, Transitions, Trimmed, Turn, TurnAnswer,
         UniqueKey, WorkerAsked, WorkerRecord,
         history::{FailurePattern, History, HistorySpan, Report},
@@ -240,8 +240,8 @@ impl Broker for RedisBroker {
         self.announcements.progress_hint_of(queue, id)
     }
 
-    async fn follow(&self, queue: &str, stands: Duration) -> Result<Followed> {
-        people::follow(self, queue, stands).await
+    async fn follow(&self, queue: &str, valid_for: Duration) -> Result<Followed> {
+        people::follow(self, queue, valid_for).await
     }
 
     async fn subscribe(&self, request: &Subscribe) -> Result<bool> {
@@ -289,8 +289,8 @@ impl Inspect for RedisBroker {
         Ok(people::show(self, queue, std::slice::from_ref(id)).await?.pop())
     }
 
-    async fn standing(&self, queue: &str, ids: &[JobId]) -> Result<Vec<Option<Standing>>> {
-        people::standing(self, queue, ids).await
+    async fn diagnose(&self, queue: &str, ids: &[JobId]) -> Result<Vec<Option<Diagnosis>>> {
+        people::diagnose(self, queue, ids).await
     }
 
     async fn progress_and_log(&self, queue: &str, id: &JobId, from: u64) -> Result<Option<ProgressAndLog>> {

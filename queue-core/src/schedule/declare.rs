@@ -45,8 +45,8 @@ pub async fn declare(broker: &DynBroker, queue: &Arc<str>, release: &str, own: &
     for schedule in here {
         let made = change(broker, queue, &schedule.name, |changing: &mut Changing, now_ms| {
             let before = changing.clone();
-            changing.say(release, schedule, now_ms);
-            changing.hear(&schedule.name, &live, now_ms)?;
+            changing.declare(release, schedule, now_ms);
+            changing.apply_declared(&schedule.name, &live, now_ms)?;
             Ok((*changing != before).then_some(()))
         });
         if made.await?.is_some() {
@@ -72,7 +72,7 @@ pub async fn declare(broker: &DynBroker, queue: &Arc<str>, release: &str, own: &
 
 impl Changing {
     /// A release declares this.
-    pub(super) fn say(&mut self, release: &str, schedule: &Prepared, now_ms: i64) {
+    pub(super) fn declare(&mut self, release: &str, schedule: &Prepared, now_ms: i64) {
         let declared = &mut self.definition.declared;
         match declared.iter_mut().find(|known| known.release == release) {
             Some(known) => known.body = schedule.body.clone(),
@@ -81,7 +81,7 @@ impl Changing {
     }
 
     /// What holds, now that these releases live.
-    pub(super) fn hear(&mut self, name: &str, live: &BTreeSet<String>, now_ms: i64) -> Result<()> {
+    pub(super) fn apply_declared(&mut self, name: &str, live: &BTreeSet<String>, now_ms: i64) -> Result<()> {
         self.definition.declared.retain(|known| live.contains(&known.release));
         let latest = self.definition.declared.iter().max_by_key(|known| known.first_ms).map(|known| known.body.clone());
         let Some(body) = latest else { return Ok(()) };
@@ -98,7 +98,7 @@ impl Changing {
     /// No worker that runs this code declares it: others may. True: it was paused.
     pub(super) fn miss(&mut self, name: &str, live: &BTreeSet<String>, moved: Option<String>, now_ms: i64) -> Result<bool> {
         if self.definition.declared.iter().any(|known| live.contains(&known.release)) {
-            self.hear(name, live, now_ms)?;
+            self.apply_declared(name, live, now_ms)?;
             return Ok(false);
         }
         // What a person has set needs no code.

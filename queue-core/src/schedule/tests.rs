@@ -117,7 +117,7 @@ fn a_change_or_a_pause_between_a_tick_and_its_jitter_loses_nothing() {
 }
 
 #[test]
-fn what_would_have_ticked_during_a_pause_is_skipped_and_told() {
+fn what_would_have_ticked_during_a_pause_is_skipped_and_reported() {
     let mut schedule = defined(&ScheduleBody { catch_up: "all(100)".to_owned(), ..body("@hourly") }, NOW);
     schedule.pause(BY_PERSON, NOW);
     assert!(!schedule.pause(BY_PERSON, NOW), "it is paused already");
@@ -184,7 +184,7 @@ fn several_ticks_of_one_outage_do_not_overlap_each_other() {
 }
 
 #[test]
-fn jobs_that_die_in_a_row_pause_it_and_a_resume_begins_anew() {
+fn jobs_that_die_in_a_row_pause_it_and_a_resume_begins_again() {
     let mut schedule = defined(&ScheduleBody { pause_after: 2, ..body("@hourly") }, NOW);
     for n in 0..2 {
         schedule.ticks(ONE + n * HOUR);
@@ -239,15 +239,15 @@ fn live(releases: &[&str]) -> BTreeSet<String> {
 fn the_release_that_was_first_seen_latest_is_right_and_a_rollback_takes_effect() {
     let (old, new) = (body("@hourly"), body("@daily"));
     let mut schedule = Changing::default();
-    schedule.say("v1", &prepared(&old), NOW);
-    schedule.hear("nightly", &live(&["v1"]), NOW).unwrap();
+    schedule.declare("v1", &prepared(&old), NOW);
+    schedule.apply_declared("nightly", &live(&["v1"]), NOW).unwrap();
     assert_eq!(schedule.definition.body, old);
-    schedule.say("v2", &prepared(&new), NOW + 10);
-    schedule.hear("nightly", &live(&["v1", "v2"]), NOW + 10).unwrap();
+    schedule.declare("v2", &prepared(&new), NOW + 10);
+    schedule.apply_declared("nightly", &live(&["v1", "v2"]), NOW + 10).unwrap();
     assert_eq!(schedule.definition.body, new);
     // The old release goes on declaring while both run.
-    schedule.say("v1", &prepared(&old), NOW + 20);
-    schedule.hear("nightly", &live(&["v1", "v2"]), NOW + 20).unwrap();
+    schedule.declare("v1", &prepared(&old), NOW + 20);
+    schedule.apply_declared("nightly", &live(&["v1", "v2"]), NOW + 20).unwrap();
     assert_eq!(schedule.definition.body, new);
     assert!(!schedule.miss("nightly", &live(&["v1"]), None, NOW + 30).unwrap());
     assert_eq!(schedule.definition.body, old, "no worker of v2 lives");
@@ -257,8 +257,8 @@ fn the_release_that_was_first_seen_latest_is_right_and_a_rollback_takes_effect()
 fn what_a_person_has_set_outlives_what_code_declares() {
     let mut schedule = defined(&body("@daily"), NOW);
     schedule.definition.by_person = true;
-    schedule.say("v1", &prepared(&body("@hourly")), NOW);
-    schedule.hear("nightly", &live(&["v1"]), NOW).unwrap();
+    schedule.declare("v1", &prepared(&body("@hourly")), NOW);
+    schedule.apply_declared("nightly", &live(&["v1"]), NOW).unwrap();
     assert_eq!(schedule.definition.body, body("@daily"));
     assert!(!schedule.miss("nightly", &live(&["v2"]), None, NOW + 99 * HOUR).unwrap());
     assert_eq!(schedule.state.paused, None);
@@ -268,14 +268,14 @@ fn what_a_person_has_set_outlives_what_code_declares() {
 fn what_nobody_declares_for_an_hour_is_paused_and_ticks_again_when_declared() {
     let hour = i64::try_from(UNDECLARED_AFTER.as_millis()).unwrap();
     let mut schedule = Changing::default();
-    schedule.say("v1", &prepared(&body("@hourly")), NOW);
-    schedule.hear("nightly", &live(&["v1"]), NOW).unwrap();
+    schedule.declare("v1", &prepared(&body("@hourly")), NOW);
+    schedule.apply_declared("nightly", &live(&["v1"]), NOW).unwrap();
     assert!(!schedule.miss("nightly", &live(&["v2"]), None, NOW).unwrap());
     assert_eq!(schedule.definition.undeclared_ms, Some(NOW));
     assert!(!schedule.miss("nightly", &live(&["v2"]), None, NOW + hour - 1).unwrap());
     assert!(schedule.miss("nightly", &live(&["v2"]), None, NOW + hour).unwrap());
-    schedule.say("v3", &prepared(&body("@hourly")), NOW + 2 * hour);
-    schedule.hear("nightly", &live(&["v3"]), NOW + 2 * hour).unwrap();
+    schedule.declare("v3", &prepared(&body("@hourly")), NOW + 2 * hour);
+    schedule.apply_declared("nightly", &live(&["v3"]), NOW + 2 * hour).unwrap();
     assert_eq!((schedule.state.paused.as_deref(), schedule.definition.undeclared_ms), (None, None));
     // One that moved to another queue does not tick beside itself.
     assert!(schedule.miss("nightly", &live(&["v4"]), Some("it is declared in queue `b` now".to_owned()), NOW + 2 * hour).unwrap());
@@ -308,8 +308,8 @@ fn a_next_tick_that_lies_too_far_ahead_is_brought_back() {
         assert_eq!(schedule.clamp("nightly", NOW).unwrap(), is_wrong, "{expression}, {ahead}");
         assert_eq!(schedule.state.next_ms, if is_wrong { right } else { stored }, "{expression}, {ahead}");
         assert_eq!(schedule.state.made, made);
-        let told = schedule.events().iter().any(|event| event.0.starts_with("repaired: a wrong clock had set the next tick to 20"));
-        assert_eq!(told, is_wrong, "{:?}", schedule.events());
+        let was_repaired = schedule.events().iter().any(|event| event.0.starts_with("repaired: a wrong clock had set the next tick to 20"));
+        assert_eq!(was_repaired, is_wrong, "{:?}", schedule.events());
         assert!(!schedule.clamp("nightly", NOW).unwrap(), "once");
     }
     let later = ScheduleBody { start_ms: Some(NOW + 40 * DAY), ..body("@hourly") };

@@ -15,10 +15,10 @@ use super::{
 use crate::{
     address::{JobId, check_queue},
     broker::{
-        Aging, AgingRecord, AgingSet, AskWorker, Audit, Change, Changed, Damage, EditJob, EditedJob, GroupList, GroupPage, GroupSet,
-        Inspect, JobState, KeyHolder, KeyPage, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, Pauses, ProgressAndLog,
-        QueueStats, Retention, Rewind, Rewound, Scan, Scanned, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit, SetPause,
-        Standing, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredTopic, Transitions, UniqueKey, WorkerAsked,
+        Aging, AgingRecord, AgingSet, AskWorker, Audit, Change, Changed, Damage, Diagnosis, EditJob, EditedJob, GroupList, GroupPage,
+        GroupSet, Inspect, JobState, KeyHolder, KeyPage, LimitKeys, LimitSet, MAX_ITEMS, Operate, Operated, Operation, Pauses,
+        ProgressAndLog, QueueStats, Retention, Rewind, Rewound, Scan, Scanned, ScheduleList, SchedulePage, SetAging, SetGroup, SetLimit,
+        SetPause, StoredEvent, StoredJob, StoredLimit, StoredLimitKey, StoredPage, StoredTopic, Transitions, UniqueKey, WorkerAsked,
         WorkerRecord,
         history::{FailurePattern, History, HistorySpan},
     },
@@ -73,10 +73,10 @@ impl Inspect for SqliteBroker {
         self.reader().call(Commit::Soon, move |tx| people::show(tx, &queue, &id)).await
     }
 
-    async fn standing(&self, queue: &str, ids: &[JobId]) -> Result<Vec<Option<Standing>>> {
+    async fn diagnose(&self, queue: &str, ids: &[JobId]) -> Result<Vec<Option<Diagnosis>>> {
         bounded("ids", ids.len())?;
         let (queue, ids) = (queue.to_owned(), ids.to_vec());
-        self.reader().call(Commit::Soon, move |tx| people::standing(tx, &queue, &ids)).await
+        self.reader().call(Commit::Soon, move |tx| people::diagnose(tx, &queue, &ids)).await
     }
 
     async fn progress_and_log(&self, queue: &str, id: &JobId, from: u64) -> Result<Option<ProgressAndLog>> {

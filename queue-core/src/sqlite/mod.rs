@@ -137,7 +137,7 @@ impl SqliteBroker {
     /// due now.
     pub fn advance(&self, by: Duration) {
         self.listeners.clock().advance(by);
-        self.listeners.tell_all();
+        self.listeners.notify_all();
     }
 
     fn at(url::Target { path, durability }: url::Target, access: Access, clock: Clock) -> Result<Arc<SqliteBroker>> {
@@ -163,8 +163,8 @@ impl SqliteBroker {
             }
             None => (None, bell),
         };
-        for Advice { problem, way_out } in &advice {
-            tracing::warn!(broker = opened.location, "{problem}; {way_out}");
+        for Advice { problem, advice } in &advice {
+            tracing::warn!(broker = opened.location, "{problem}; {advice}");
         }
         let (writer, mut threads) = if listeners.clock().is_of_test() {
             (Writer::inline(opened, bell), Vec::new())
@@ -398,9 +398,9 @@ impl Broker for SqliteBroker {
         self.listeners.of(&progress_hint_of(queue, id))
     }
 
-    async fn follow(&self, queue: &str, stands: Duration) -> Result<Followed> {
+    async fn follow(&self, queue: &str, valid_for: Duration) -> Result<Followed> {
         let queue = queue.to_owned();
-        self.writer().call(Commit::Extra(MARK_BYTES), move |tx| people::follow(tx, &queue, stands)).await
+        self.writer().call(Commit::Extra(MARK_BYTES), move |tx| people::follow(tx, &queue, valid_for)).await
     }
 
     async fn subscribe(&self, request: &Subscribe) -> Result<bool> {

@@ -132,7 +132,7 @@ async fn a_given_id_is_stored_once_and_another_payload_conflicts() {
 }
 
 #[tokio::test]
-async fn given_ids_within_one_batch_are_told_apart() {
+async fn given_ids_within_one_batch_are_distinguished() {
     let client = memory().await;
     let jobs = [close::job(1).id("a"), close::job(1).id("a"), close::job(2).id("a"), close::job(3).id("b"), close::job(4).id("not ok")];
     let answers = client.enqueue_all(jobs).await.unwrap_err().answers;

@@ -219,7 +219,7 @@ async fn what_was_answered_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_waiting_broker_hears_of_jobs_that_another_one_stores() {
+async fn a_waiting_broker_is_notified_of_jobs_that_another_one_stores() {
     let folder = folder();
     let path = folder.path().join("queue.db");
     let (shop, works) = (SqliteBroker::open_path(&path).unwrap(), SqliteBroker::open_path(&path).unwrap());
@@ -274,7 +274,7 @@ async fn nobody_is_refused_while_eight_write_at_once() {
 }
 
 #[tokio::test]
-async fn who_holds_the_lock_for_too_long_is_told_of() {
+async fn the_holder_of_a_lock_for_too_long_is_reported() {
     let folder = folder();
     let path = folder.path().join("queue.db");
     let broker = SqliteBroker::open_path(&path).unwrap();
@@ -352,7 +352,7 @@ fn a_file_of_another_user_in_a_folder_for_all_is_refused() {
 /// A socket has a short name only; who cannot be woken works all the same.
 #[cfg(unix)]
 #[tokio::test]
-async fn a_broker_that_nobody_can_wake_says_why() {
+async fn a_broker_that_nobody_can_wake_reports_why() {
     let folder = folder();
     let broker = SqliteBroker::open_path(folder.path().join("queue.db")).unwrap();
     assert_eq!(broker.condition().await.unwrap().advice, []);
@@ -360,5 +360,5 @@ async fn a_broker_that_nobody_can_wake_says_why() {
     producer(&broker).await;
     let [advice] = &*broker.condition().await.unwrap().advice else { panic!("one thing is wrong") };
     assert!(advice.problem.contains("do not wake each other") && advice.problem.contains("long-wake: "), "{}", advice.problem);
-    assert!(advice.way_out.contains("shorter path"));
+    assert!(advice.advice.contains("shorter path"));
 }

@@ -108,7 +108,7 @@ async fn a_file_that_is_put_back_is_worked_with_as_before() {
 }
 
 #[tokio::test]
-async fn a_file_that_somebody_makes_anew_is_served_and_nobody_is_known_there() {
+async fn a_file_that_somebody_makes_again_is_served_and_nobody_is_known_there() {
     let place = Place::new();
     let broker = place.open();
     let (name, lane) = (producer(&broker).await, broker.register(&Register::lane(QUEUE, ProcessId::random(), LEASE)).await.unwrap().name);

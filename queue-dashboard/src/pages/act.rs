@@ -93,10 +93,10 @@ pub(crate) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
         audit(viewer, change.name(), queue, if done.is_empty() { &ids } else { &done }, Some(done.len()));
     }
     shared.expire_snapshot().await;
-    let told = query(&[("did", change.name()), ("n", &n.to_string()), ("of", &jobs.len().to_string())]);
+    let notice = query(&[("did", change.name()), ("n", &n.to_string()), ("of", &jobs.len().to_string())]);
     // A deleted job has no page any more.
     let back = if change == Change::Delete && back.starts_with("jobs/") { "jobs" } else { back };
-    Ok(see(viewer, back, &told))
+    Ok(redirect(viewer, back, &notice))
 }
 
 pub(crate) async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: bool) -> Answer {
@@ -121,7 +121,7 @@ pub(crate) async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, 
     let (who, role) = person(viewer);
     tracing::info!(target: "queue_dashboard::audit", ?who, role, action = verb, queue, ?task, "changed by an operator");
     shared.expire_snapshot().await;
-    Ok(see(viewer, form.get("back").unwrap_or("queues"), &query(&[("did", did)])))
+    Ok(redirect(viewer, form.get("back").unwrap_or("queues"), &query(&[("did", did)])))
 }
 
 /// Who did what. The names of queues and jobs have a grammar of their own, so that nobody writes
@@ -137,20 +137,20 @@ pub(super) fn person(viewer: &Viewer) -> (&str, &str) {
     viewer.person.as_ref().map_or(("-", "-"), |person| (person.name(), person.role().name()))
 }
 
-/// Back to a page of the dashboard, which tells what was done.
-pub(super) fn see(viewer: &Viewer, back: &str, told: &str) -> Response {
-    let location = format!("{}/{}", viewer.base, target(back, told));
+/// Redirects back to a page of the dashboard, which shows what was done.
+pub(super) fn redirect(viewer: &Viewer, back: &str, notice: &str) -> Response {
+    let location = format!("{}/{}", viewer.base, target(back, notice));
     (StatusCode::SEE_OTHER, [(LOCATION, location)]).into_response()
 }
 
-/// To a page whose address was made here, and not by who sent the form.
-pub(super) fn see_here(viewer: &Viewer, page: &str, told: &str) -> Response {
+/// Redirects to a page whose address was made here, and not taken from the form.
+pub(super) fn redirect_here(viewer: &Viewer, page: &str, notice: &str) -> Response {
     let separator = if page.ends_with('?') { "" } else { "&" };
-    (StatusCode::SEE_OTHER, [(LOCATION, format!("{}/{page}{separator}{told}", viewer.base))]).into_response()
+    (StatusCode::SEE_OTHER, [(LOCATION, format!("{}/{page}{separator}{notice}", viewer.base))]).into_response()
 }
 
-/// What was sent is taken apart and written anew: it names a page of ours, whatever it was.
-pub(crate) fn target(back: &str, told: &str) -> String {
+/// Rebuilds the address from its validated parts, so it is always a page of the dashboard.
+pub(crate) fn target(back: &str, notice: &str) -> String {
     let (path, rest) = back.split_once('?').unwrap_or((back, ""));
     let is_name = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) && !part.starts_with('.')
@@ -168,7 +168,7 @@ pub(crate) fn target(back: &str, told: &str) -> String {
     let kept: Vec<(&str, &str)> = kept.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let kept = query(&kept);
     let separator = if kept.is_empty() { "" } else { "&" };
-    format!("{path}?{kept}{separator}{told}")
+    format!("{path}?{kept}{separator}{notice}")
 }
 
 #[cfg(test)]

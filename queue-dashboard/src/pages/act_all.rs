@@ -10,7 +10,7 @@ use queue_core::{
 };
 
 use super::{
-    act::{Answer, person, see, see_here, target},
+    act::{Answer, person, redirect, redirect_here, target},
     confirm::{Confirm, capitalized},
     operations::of_queue,
 };
@@ -119,23 +119,23 @@ pub(super) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
     shared.expire_snapshot().await;
     match ended {
         Ok(false) if run.operation().state == OperationState::Completed => {
-            let told = query(&[("did", change.name()), ("all", &changed.to_string()), ("left", &held.to_string()), ("more", "")]);
-            Ok(see(viewer, back, &told))
+            let notice = query(&[("did", change.name()), ("all", &changed.to_string()), ("left", &held.to_string()), ("more", "")]);
+            Ok(redirect(viewer, back, &notice))
         }
         // It was stopped, has failed, or another one is at it: its page says so.
-        Ok(false) => Ok(see_here(viewer, &of_queue(&queue), "")),
+        Ok(false) => Ok(redirect_here(viewer, &of_queue(&queue), "")),
         ended => {
             if let Err(error) = &ended {
                 tracing::warn!(queue, operation = started.id, %error, "operation still running, continuing in the background");
             }
-            tokio::spawn(go_on(run));
-            Ok(see_here(viewer, &of_queue(&queue), "did=started"))
+            tokio::spawn(run_in_background(run));
+            Ok(redirect_here(viewer, &of_queue(&queue), "did=started"))
         }
     }
 }
 
-/// To its end. After an error that lasts a worker of the queue goes on with it.
-pub(super) async fn go_on(mut run: RunOperation) {
+/// Runs the operation to its end. After a lasting error, a worker of the queue continues it.
+pub(super) async fn run_in_background(mut run: RunOperation) {
     let mut failed = 0;
     loop {
         match run.step().await {

@@ -12,7 +12,7 @@ use queue_core::{
 use tokio::time::timeout;
 
 use super::{
-    act::{Answer, person, see_here},
+    act::{Answer, person, redirect_here},
     act_all::{PAUSE, TRIES},
     confirm::Confirm,
     group::named,
@@ -103,7 +103,7 @@ pub(crate) async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, 
             problem
         })
     });
-    let told = match timeout(PATIENCE, task).await {
+    let notice = match timeout(PATIENCE, task).await {
         Ok(ended) => {
             let cancelled = ended.map_err(|_| Error::Internal("the cancellation failed: see the log".to_owned()))??;
             query(&[("did", "cleared"), ("n", &cancelled.to_string())])
@@ -115,7 +115,7 @@ pub(crate) async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, 
         }
     };
     shared.expire_snapshot().await;
-    Ok(see_here(viewer, &of_group(&queue, group.as_str()), &told))
+    Ok(redirect_here(viewer, &of_group(&queue, group.as_str()), &notice))
 }
 
 /// All steps, and how many jobs they have cancelled. A step that the broker could not take is taken
@@ -136,9 +136,9 @@ async fn take_all_steps(mut clearing: ClearGroup) -> (u64, queue_core::Result<()
 }
 
 /// To the page on which the button was.
-fn back(viewer: &Viewer, form: &Params, queue: &str, group: &GroupName, told: &str) -> Response {
+fn back(viewer: &Viewer, form: &Params, queue: &str, group: &GroupName, notice: &str) -> Response {
     let list = form.get("back").and_then(back_to_list);
-    see_here(viewer, &list.unwrap_or_else(|| of_group(queue, group.as_str())), told)
+    redirect_here(viewer, &list.unwrap_or_else(|| of_group(queue, group.as_str())), notice)
 }
 
 /// Who did what. If the broker did not answer, it stands in the log, too: whether it was carried

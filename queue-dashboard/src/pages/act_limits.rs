@@ -6,7 +6,7 @@ use std::str::FromStr;
 use queue_core::{Error, inspect::Rate};
 
 use super::{
-    act::{Answer, person, see_here},
+    act::{Answer, person, redirect_here},
     act_groups::field,
     limit::named,
     limits::of_limit,
@@ -32,7 +32,7 @@ pub(crate) async fn set_limit(shared: &Shared, viewer: &Viewer, form: &Params) -
         (rule.concurrency, rule.rate, rule.burst) = (concurrency, rate, burst);
     });
     noted(viewer, "set", &queue, &limit.name, set.await)?;
-    Ok(see_here(viewer, &of_limit(&queue, &limit.name), &query(&[("did", "set")])))
+    Ok(redirect_here(viewer, &of_limit(&queue, &limit.name), &query(&[("did", "set")])))
 }
 
 pub(crate) async fn take_back(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
@@ -42,7 +42,7 @@ pub(crate) async fn take_back(shared: &Shared, viewer: &Viewer, form: &Params) -
     }
     noted(viewer, "remove", &queue, &limit.name, shared.inspector.remove_limit(&queue, &limit.name).await)?;
     let page = if limit.declared.is_some() { of_limit(&queue, &limit.name) } else { "limits?".to_owned() };
-    Ok(see_here(viewer, &page, &query(&[("did", "removed")])))
+    Ok(redirect_here(viewer, &page, &query(&[("did", "removed")])))
 }
 
 /// Who did what. If the broker did not answer, it stands in the log, too: whether it was carried

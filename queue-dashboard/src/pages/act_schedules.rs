@@ -10,7 +10,7 @@ use queue_core::{
 };
 
 use super::{
-    act::{Answer, person, see},
+    act::{Answer, person, redirect},
     confirm::Confirm,
 };
 use crate::{
@@ -39,7 +39,7 @@ pub(crate) async fn run_now(shared: &Shared, viewer: &Viewer, form: &Params) -> 
     let made = shared.client.schedules().run_now(&address).await;
     noted(viewer, "run", &address, made, |_| 1, |job| job.id.to_string())?;
     shared.expire_snapshot().await;
-    Ok(see(viewer, &format!("schedules/{address}"), &query(&[("did", "ran")])))
+    Ok(redirect(viewer, &format!("schedules/{address}"), &query(&[("did", "ran")])))
 }
 
 pub(crate) async fn fill(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
@@ -49,7 +49,7 @@ pub(crate) async fn fill(shared: &Shared, viewer: &Viewer, form: &Params) -> Ans
     if form.get("sure") != Some("yes") {
         let ticks = preview(&schedules, &address, from, to).await?;
         let (Some(first), Some(last)) = (ticks.first(), ticks.last()) else {
-            return Ok(see(viewer, &page, &query(&[("did", "filled"), ("ticks", "0")])));
+            return Ok(redirect(viewer, &page, &query(&[("did", "filled"), ("ticks", "0")])));
         };
         let now = SystemTime::now();
         let field = |name| (name, form.get(name).unwrap_or_default().to_owned());
@@ -71,7 +71,7 @@ pub(crate) async fn fill(shared: &Shared, viewer: &Viewer, form: &Params) -> Ans
     let made = schedules.backfill(&address, from, to).await;
     let made = noted(viewer, "backfill", &address, made, |made| made.jobs, |_| String::new())?;
     shared.expire_snapshot().await;
-    Ok(see(viewer, &page, &query(&[("did", "filled"), ("ticks", &made.ticks.to_string()), ("jobs", &made.jobs.to_string())])))
+    Ok(redirect(viewer, &page, &query(&[("did", "filled"), ("ticks", &made.ticks.to_string()), ("jobs", &made.jobs.to_string())])))
 }
 
 /// The ticks of a backfill, before anything is made.
@@ -98,10 +98,10 @@ fn time(form: &Params, name: &'static str) -> Result<SystemTime, Problem> {
 }
 
 /// To the page on which the button was.
-fn back(viewer: &Viewer, form: &Params, address: &ScheduleAddress, told: &str) -> Response {
+fn back(viewer: &Viewer, form: &Params, address: &ScheduleAddress, notice: &str) -> Response {
     match form.get("back").filter(|back| back.starts_with("schedules?")) {
-        Some(list) => see(viewer, list, told),
-        None => see(viewer, &format!("schedules/{address}"), told),
+        Some(list) => redirect(viewer, list, notice),
+        None => redirect(viewer, &format!("schedules/{address}"), notice),
     }
 }
 

@@ -9,7 +9,7 @@ use queue_core::{
 };
 
 use super::{
-    act::{Answer, person, see_here},
+    act::{Answer, person, redirect_here},
     confirm::Confirm,
     topics::of_topic,
 };
@@ -97,18 +97,18 @@ pub(crate) async fn rewound(shared: &Shared, viewer: &Viewer, form: &Params) -> 
     if goes_on {
         let name = format!("{subscription}@{topic}");
         tokio::spawn(async move {
-            if let Err(error) = go_on(rewinding, PAUSE).await {
+            if let Err(error) = run_in_background(rewinding, PAUSE).await {
                 tracing::warn!(subscription = name, %error, "a rewind was interrupted, and its subscription reads nothing: run the rewind again");
             }
         });
     }
     let left = u8::from(goes_on).to_string();
-    let told = query(&[("did", "rewound"), ("n", &again.to_string()), ("cancelled", &cancelled.to_string()), ("left", &left)]);
-    Ok(see_here(viewer, &of_topic(&topic), &told))
+    let notice = query(&[("did", "rewound"), ("n", &again.to_string()), ("cancelled", &cancelled.to_string()), ("left", &left)]);
+    Ok(redirect_here(viewer, &of_topic(&topic), &notice))
 }
 
 /// To its end. Steps that a broker out of reach could not take are taken again.
-async fn go_on(mut rewinding: Rewinding, pause: Duration) -> queue_core::Result<()> {
+async fn run_in_background(mut rewinding: Rewinding, pause: Duration) -> queue_core::Result<()> {
     let mut failed = 0;
     loop {
         match rewinding.step().await {
@@ -148,19 +148,19 @@ mod tests {
         let rewind = begun().await;
         broker.fail(Fault::RequestLost, 3);
         broker.fail(Fault::ReplyLost, 2);
-        go_on(rewind, pause).await.unwrap();
+        run_in_background(rewind, pause).await.unwrap();
         assert!(!rewinding().await);
 
         let rewind = begun().await;
         broker.fail(Fault::RequestLost, u32::MAX);
-        let error = go_on(rewind, pause).await.unwrap_err();
+        let error = run_in_background(rewind, pause).await.unwrap_err();
         assert!(error.is_transient(), "{error}");
         broker.fail(Fault::RequestLost, 0);
         assert!(rewinding().await, "it has given up");
 
         let first = begun().await;
         begun().await;
-        assert!(!go_on(first, pause).await.unwrap_err().is_transient(), "another one has taken over");
+        assert!(!run_in_background(first, pause).await.unwrap_err().is_transient(), "another one has taken over");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use queue_core::inspect::WorkerMode;
 
 use super::{
-    act::{Answer, person, see_here},
+    act::{Answer, person, redirect_here},
     confirm::Confirm,
     worker,
 };
@@ -49,5 +49,5 @@ pub(crate) async fn ask(shared: &Shared, viewer: &Viewer, form: &Params, mode: W
     tracing::info!(target: "queue_dashboard::audit", ?who, role, action, worker = id, answered, "changed by an operator");
     asked?;
     shared.expire_snapshot().await;
-    Ok(see_here(viewer, &format!("worker?{}", query(&[("id", &id)])), &query(&[("did", mode.name())])))
+    Ok(redirect_here(viewer, &format!("worker?{}", query(&[("id", &id)])), &query(&[("did", mode.name())])))
 }

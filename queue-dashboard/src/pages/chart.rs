@@ -25,7 +25,7 @@ pub(crate) struct Chart {
     /// The upper end of its scale.
     pub(crate) top: String,
     /// What it shows, in words.
-    pub(crate) says: String,
+    pub(crate) label: String,
 }
 
 /// A line, with a name.
@@ -45,8 +45,8 @@ pub(crate) struct Bar {
 }
 
 impl Chart {
-    /// A chart of these parts; `says` gets the largest and the last.
-    pub(crate) fn of(parts: &[Part], says: impl FnOnce(f64, f64) -> String) -> Self {
+    /// A chart of these parts; `label` gets the largest and the last.
+    pub(crate) fn of(parts: &[Part], label: impl FnOnce(f64, f64) -> String) -> Self {
         let Some(most) = parts.iter().map(|part| part.done + part.failed).reduce(f64::max) else { return Chart::default() };
         // A round number, so that the scale does not tremble.
         let scale = (-2..12).flat_map(|power| [1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0].map(|n| n * 10_f64.powi(power)));
@@ -65,7 +65,7 @@ impl Chart {
             }
         });
         let last = parts.last().map_or(0.0, |part| part.done);
-        Chart { bars: bars.collect(), marks: Vec::new(), top: rate(top), says: says(most, last) }
+        Chart { bars: bars.collect(), marks: Vec::new(), top: rate(top), label: label(most, last) }
     }
 
     /// With a line at this place, from 0 to 1.

@@ -43,7 +43,7 @@ impl Confirm<'_> {
             confirm: &'a Confirm<'a>,
         }
         let html = written(&Page { viewer, confirm: self })?;
-        let content = Content { title: self.question.clone(), tab: self.tab, html, status: StatusCode::OK, live: None, told: None };
+        let content = Content { title: self.question.clone(), tab: self.tab, html, status: StatusCode::OK, live: None, notice: None };
         Ok(whole(shared, viewer, &content))
     }
 }

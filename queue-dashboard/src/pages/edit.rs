@@ -21,7 +21,7 @@ use queue_core::{
 
 use super::{
     Content,
-    act::{Answer, person, see_here},
+    act::{Answer, person, redirect_here},
     act_groups::field,
     whole, written,
 };
@@ -107,7 +107,7 @@ async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &str) -> Res
         failures: job.failures,
     };
     let title = format!("Edit {address}");
-    Ok(Content { title, tab: "jobs", html: written(&page)?, status: StatusCode::OK, live: None, told: None })
+    Ok(Content { title, tab: "jobs", html: written(&page)?, status: StatusCode::OK, live: None, notice: None })
 }
 
 pub(crate) async fn copy_page(
@@ -127,7 +127,7 @@ async fn copy_content(shared: &Shared, viewer: &Viewer, queue: &str, id: &str) -
     let (path, queue, task) = (path_of(&address), queue.to_owned(), job.task.unwrap_or_default());
     let title = format!("Duplicate {address}");
     let html = written(&CopyPage { viewer, address: address.to_string(), path, queue, task, copy: JobId::make() })?;
-    Ok(Content { title, tab: "jobs", html, status: StatusCode::OK, live: None, told: None })
+    Ok(Content { title, tab: "jobs", html, status: StatusCode::OK, live: None, notice: None })
 }
 
 /// The parameters as they are edited, or why they are not.
@@ -202,7 +202,7 @@ pub(crate) async fn changed(shared: &Shared, viewer: &Viewer, form: &Params) -> 
         (false, true) => "edit",
         (false, false) => "edit-tags",
     };
-    Ok(see_here(viewer, &page_of(&address), &query(&[("did", did)])))
+    Ok(redirect_here(viewer, &page_of(&address), &query(&[("did", did)])))
 }
 
 /// The page of a job, to which what was done is added.
@@ -224,8 +224,8 @@ fn with_time(edit: Edit, text: &str) -> Result<Edit, Problem> {
         (Some(time), _) => Ok(edit.at(time)),
         (None, Some(delay)) => Ok(edit.delay(delay)),
         (None, None) => {
-            let way_out = "write `now`, a delay as `10m`, or a time as `2030-01-31T08:00:00Z` (UTC)";
-            Err(Problem::invalid(format!("The time `{text}` cannot be read: {way_out}. Nothing was changed.")))
+            let advice = "write `now`, a delay as `10m`, or a time as `2030-01-31T08:00:00Z` (UTC)";
+            Err(Problem::invalid(format!("The time `{text}` cannot be read: {advice}. Nothing was changed.")))
         }
     }
 }
@@ -240,7 +240,7 @@ pub(crate) async fn copied(shared: &Shared, viewer: &Viewer, form: &Params) -> A
     noted(viewer, "duplicate", &address, &copy, answer.as_ref().err());
     let copy = answer?;
     let did = if copy.served { "duplicate" } else { "duplicate-unserved" };
-    Ok(see_here(viewer, &page_of(&copy.job), &query(&[("did", did)])))
+    Ok(redirect_here(viewer, &page_of(&copy.job), &query(&[("did", did)])))
 }
 
 /// Who did what. If the broker did not answer, it stands in the log, too: whether it was carried

@@ -18,7 +18,7 @@ use queue_core::{
 };
 use tokio::time::timeout;
 
-use super::{CHOICES, Content, Stale, jobs::Told, unread::Unread, whole, written};
+use super::{CHOICES, Content, Stale, jobs::Notice, unread::Unread, whole, written};
 use crate::{
     format::{Moment, number, short, short_id},
     guard::Viewer,
@@ -131,8 +131,8 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
     let queue = params.text::<128>("queue");
     let from = usize::try_from(params.number::<0, 100_000>("from").get()).unwrap_or(0);
-    let look = shared.look().await;
-    let snapshot = look.snapshot.as_deref();
+    let view = shared.view().await;
+    let snapshot = view.snapshot.as_deref();
     let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
     let mut chosen: Vec<&String> = names.iter().filter(|name| queue.is_empty() || **name == queue).collect();
     let failed = |name: &str| {
@@ -145,7 +145,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let _permit = shared.list_permit().await?;
     let calls = chosen.into_iter().map(|name| shared.inspector.failures(name).map(move |kinds| (name, kinds)).boxed());
     let mut found: Vec<(&String, FailurePattern)> = Vec::new();
-    let mut unread = Unread::of(&look, &queue);
+    let mut unread = Unread::of(&view, &queue);
     for (name, kinds) in together(calls.collect()).await {
         found.extend(unread.or_note(name, kinds).into_iter().flatten().map(|failure| (name, failure)));
     }
@@ -157,7 +157,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let next = from.saturating_add(PAGE);
     let page = Page {
         viewer,
-        stale: Stale::of(&look),
+        stale: Stale::of(&view),
         unread,
         rows: shown.iter().map(|(name, failure)| Row::new(name, failure, &shared.settings.secrets, &states, snapshot, now)).collect(),
         queues: names.iter().take(CHOICES).cloned().collect(),
@@ -170,7 +170,14 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     };
     let status = if snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let live = format!("/live/failures?{}", asked(from));
-    Ok(Content { title: "Failures".to_owned(), tab: "failures", html: written(&page)?, status, live: Some(live), told: Told::of(params) })
+    Ok(Content {
+        title: "Failures".to_owned(),
+        tab: "failures",
+        html: written(&page)?,
+        status,
+        live: Some(live),
+        notice: Notice::of(params),
+    })
 }
 
 /// The states of jobs, by queue and id.
@@ -185,8 +192,8 @@ async fn states(shared: &Shared, kinds: &[(&String, FailurePattern)]) -> States 
     }
     let calls = ids.into_iter().map(|(queue, ids)| {
         async move {
-            let standing = timeout(DEADLINE, shared.client.broker().standing(queue, &ids)).await.ok()?.ok()?;
-            let states = standing.into_iter().flatten().map(|standing| (standing.job.id.clone(), standing.job.state));
+            let diagnosis = timeout(DEADLINE, shared.client.broker().diagnose(queue, &ids)).await.ok()?.ok()?;
+            let states = diagnosis.into_iter().flatten().map(|diagnosis| (diagnosis.job.id.clone(), diagnosis.job.state));
             Some((queue.clone(), states.collect()))
         }
         .boxed()

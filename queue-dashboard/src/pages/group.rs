@@ -16,7 +16,7 @@ use queue_core::{
 
 use super::{
     Content, Stale,
-    groups::{Standing, encoded, jobs, told},
+    groups::{Badge, encoded, jobs, notice},
     whole, written,
 };
 use crate::{
@@ -39,8 +39,8 @@ struct Page<'a> {
     queue: &'a str,
     encoded: String,
     title: String,
-    standing: Standing,
-    says: String,
+    badge: Badge,
+    summary: String,
     facts: Vec<(&'static str, String)>,
     /// The path of its page, and its address.
     holder: Option<(String, String)>,
@@ -78,20 +78,20 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let group = shared.inspector.group(&queue, &name).await?;
     let all = shared.inspector.groups(&queue, None, 1).await?;
     let next = shared.inspector.group_line(&queue, &name, NEXT).await?;
-    let look = shared.look().await;
+    let view = shared.view().await;
     let holds = group.rule.over(all.defaults());
-    let said = |value: String, field: fn(&GroupRule) -> bool| match all.said_by(&group.rule, field) {
+    let with_source = |value: String, field: fn(&GroupRule) -> bool| match all.source_of(&group.rule, field) {
         "group" | "default" => value,
         "code" => format!("{value} (declared in code)"),
-        who => format!("{value} (of {who})"),
+        source => format!("{value} (of {source})"),
     };
-    let mut standing = Standing::of(&group, holds, false);
-    let first = match next.first().filter(|_| standing.word == "ready") {
+    let mut badge = Badge::of(&group, holds, false);
+    let first = match next.first().filter(|_| badge.word == "ready") {
         Some(id) => why(shared, &queue, id).await?,
         None => None,
     };
-    if standing.word == "ready" {
-        (standing.word, standing.tone) = word_for(first.as_ref());
+    if badge.word == "ready" {
+        (badge.word, badge.tone) = word_for(first.as_ref());
     }
     let own = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
     let bound = |bound: Option<u64>| bound.map_or_else(|| "none".to_owned(), number);
@@ -99,12 +99,12 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         ("Ready", number(group.ready)),
         ("Oldest ready", group.oldest.map_or_else(|| "–".to_owned(), span)),
         ("Running", holds.cap.map_or_else(|| number(group.active), |cap| format!("{} of {cap}", number(group.active)))),
-        ("Weight", said(holds.weight.unwrap_or(1).to_string(), |rule| rule.weight.is_some())),
-        ("Most at once", said(bound(holds.cap.map(u64::from)), |rule| rule.cap.is_some())),
-        ("Largest size", said(bound(holds.max_size), |rule| rule.max_size.is_some())),
-        ("Order", said(holds.order.unwrap_or_default().to_string(), |rule| rule.order.is_some())),
+        ("Weight", with_source(holds.weight.unwrap_or(1).to_string(), |rule| rule.weight.is_some())),
+        ("Most at once", with_source(bound(holds.cap.map(u64::from)), |rule| rule.cap.is_some())),
+        ("Largest size", with_source(bound(holds.max_size), |rule| rule.max_size.is_some())),
+        ("Order", with_source(holds.order.unwrap_or_default().to_string(), |rule| rule.order.is_some())),
     ];
-    let says = match (standing.word, standing.why.as_str()) {
+    let summary = match (badge.word, badge.why.as_str()) {
         ("paused", "") => "Paused: none of its jobs is claimed; running jobs continue.".to_owned(),
         ("paused", why) => format!("Paused: {}. None of its jobs is claimed; running jobs continue.", why.trim_end_matches('.')),
         ("closed", _) => "Closed: its cap is 0, so none of its jobs is claimed.".to_owned(),
@@ -122,9 +122,9 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     };
     let page = Page {
         viewer,
-        stale: Stale::of(&look),
+        stale: Stale::of(&view),
         title: short(name.as_str(), 120),
-        says,
+        summary,
         facts,
         holder: group.blocked_by.as_ref().map(|job| (job_path(&queue, &job.to_string()), format!("{queue}/{job}"))),
         more: group.ready.saturating_sub(next.len() as u64),
@@ -135,13 +135,13 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         max_size: own(group.rule.max_size),
         order: group.rule.order.map_or("", GroupOrder::name),
         orders: GroupOrder::ALL,
-        standing,
+        badge,
         queue: &queue,
         encoded: encoded(name.as_str()),
     };
     let live = format!("/live/group?{}", query(&[("queue", &queue), ("group", name.as_str())]));
     let (title, html) = (format!("{queue} · {}", short(name.as_str(), 60)), written(&page)?);
-    Ok(Content { title, tab: "groups", html, status: StatusCode::OK, live: Some(live), told: told(params) })
+    Ok(Content { title, tab: "groups", html, status: StatusCode::OK, live: Some(live), notice: notice(params) })
 }
 
 /// Why the job that is next does not run, if it is still there and ready.

@@ -18,8 +18,8 @@ use queue_core::{
 use super::{
     CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale,
     group::{why, word_for},
-    jobs::Told,
-    pauses::said_of,
+    jobs::Notice,
+    pauses::described,
     unread::Unread,
     whole, written,
 };
@@ -79,13 +79,13 @@ struct Row {
     oldest: Option<Moment>,
     active: String,
     weight: u32,
-    standing: Standing,
+    badge: Badge,
     ordered: bool,
 }
 
 /// Whether its jobs are claimed, in a word.
 #[derive(Clone, Debug)]
-pub(super) struct Standing {
+pub(super) struct Badge {
     pub(super) word: &'static str,
     /// How the word is shown.
     pub(super) tone: &'static str,
@@ -94,13 +94,13 @@ pub(super) struct Standing {
     pub(super) why: String,
 }
 
-impl Standing {
+impl Badge {
     /// `is_in_paused`: its queue is paused. Whether workers, limits or the rotation of groups let
     /// its jobs start is not known here.
-    pub(super) fn of(group: &StoredGroup, holds: GroupRule, is_in_paused: bool) -> Standing {
+    pub(super) fn of(group: &StoredGroup, holds: GroupRule, is_in_paused: bool) -> Badge {
         let active = u32::try_from(group.active).unwrap_or(u32::MAX);
         let (word, tone, why) = match (holds.paused, holds.cap, &group.blocked_by) {
-            (true, ..) => ("paused", "warn", group.pause.as_ref().map(said_of).unwrap_or_default()),
+            (true, ..) => ("paused", "warn", group.pause.as_ref().map(described).unwrap_or_default()),
             (false, Some(0), _) => ("closed", "warn", "its cap is 0".to_owned()),
             (false, _, Some(job)) if holds.order == Some(GroupOrder::Ordered) && group.ready > 0 => {
                 ("held", "", format!("{job} blocks the group"))
@@ -111,7 +111,7 @@ impl Standing {
             _ if group.active > 0 => ("runs", "good", String::new()),
             _ => ("idle", "", String::new()),
         };
-        Standing { word, tone, paused: holds.paused, why: short(&why, 200) }
+        Badge { word, tone, paused: holds.paused, why: short(&why, 200) }
     }
 }
 
@@ -130,15 +130,15 @@ impl Row {
             oldest: group.oldest.and_then(|age| now.checked_sub(age)).map(|since| Moment::new(since, now)),
             active: holds.cap.map_or_else(|| number(group.active), |cap| format!("{} / {cap}", number(group.active))),
             weight: holds.weight.unwrap_or(1),
-            standing: Standing::of(group, holds, is_paused),
+            badge: Badge::of(group, holds, is_paused),
             ordered: !matches!(holds.order, None | Some(GroupOrder::Any)),
             queue: queue.to_owned(),
         }
     }
 
-    fn saying(mut self, word: Option<(&'static str, &'static str)>) -> Self {
+    fn with_badge(mut self, word: Option<(&'static str, &'static str)>) -> Self {
         if let Some((word, tone)) = word {
-            (self.standing.word, self.standing.tone) = (word, tone);
+            (self.badge.word, self.badge.tone) = (word, tone);
         }
         self
     }
@@ -153,7 +153,7 @@ async fn reasons(
 ) -> Vec<Option<(&'static str, &'static str)>> {
     let mut calls = Vec::with_capacity(groups.len());
     for (queue, group, defaults) in groups {
-        let is_ready = Standing::of(group, group.rule.over(*defaults), is_paused(queue, snapshot)).word == "ready";
+        let is_ready = Badge::of(group, group.rule.over(*defaults), is_paused(queue, snapshot)).word == "ready";
         calls.push(
             async move {
                 let first = if is_ready { shared.inspector.group_line(queue, &group.name, 1).await.ok()?.pop() } else { None }?;
@@ -193,8 +193,8 @@ fn words(of: &str, rule: GroupRule) -> Option<String> {
 }
 
 /// What a change has done that led here.
-pub(super) fn told(params: &Params) -> Option<Told> {
-    let good = |text: &str| Some(Told { text: text.to_owned(), is_good: true });
+pub(super) fn notice(params: &Params) -> Option<Notice> {
+    let good = |text: &str| Some(Notice { text: text.to_owned(), is_good: true });
     match params.get("did")? {
         "paused" => good("The group is paused. Its running jobs continue."),
         "resumed" => good("The group is resumed."),
@@ -243,11 +243,11 @@ struct Found {
 
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
     let (queue, place) = read(params);
-    let look = shared.look().await;
-    let snapshot = look.snapshot.as_deref();
+    let view = shared.view().await;
+    let snapshot = view.snapshot.as_deref();
     let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
     let _permit = shared.list_permit().await?;
-    let mut unread = Unread::of(&look, &queue);
+    let mut unread = Unread::of(&view, &queue);
     let found = match queue.as_str() {
         "" => of_all(shared, &names, &place, &mut unread).await,
         name if names.iter().any(|known| known == name) => of_one(shared, name, &place).await?,
@@ -259,13 +259,13 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let here = asked(&queue, &place);
     let page = Page {
         viewer,
-        stale: Stale::of(&look),
+        stale: Stale::of(&view),
         unread,
         rows: found
             .groups
             .iter()
             .zip(&reasons)
-            .map(|((queue, group, defaults), word)| Row::new(queue, group, *defaults, snapshot, now).saying(*word))
+            .map(|((queue, group, defaults), word)| Row::new(queue, group, *defaults, snapshot, now).with_badge(*word))
             .collect(),
         queues: names.iter().take(CHOICES).cloned().collect(),
         rules: found.rules,
@@ -276,7 +276,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     };
     let status = if snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let live = format!("/live/groups?{here}");
-    Ok(Content { title: "Groups".to_owned(), tab: "groups", html: written(&page)?, status, live: Some(live), told: told(params) })
+    Ok(Content { title: "Groups".to_owned(), tab: "groups", html: written(&page)?, status, live: Some(live), notice: notice(params) })
 }
 
 /// Those of one queue, by what waits: the first [`SORTED`] behind a name are looked at.

@@ -143,8 +143,8 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
 
 async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
     let (key, name, span) = SPANS.into_iter().find(|(key, ..)| params.get("span") == Some(key)).unwrap_or(SPANS[0]);
-    let look = shared.look().await;
-    let known: Vec<String> = look.snapshot.iter().flat_map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone())).collect();
+    let view = shared.view().await;
+    let known: Vec<String> = view.snapshot.iter().flat_map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone())).collect();
     // What is not there is not asked for.
     let wanted = params.text::<64>("queue");
     let (queue, unknown) = if known.contains(&wanted) { (wanted, String::new()) } else { (String::new(), wanted) };
@@ -162,17 +162,17 @@ async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Co
     };
     let page = Page {
         viewer,
-        stale: Stale::of(&look),
+        stale: Stale::of(&view),
         spans: SPANS.map(choice).into(),
         span: name,
         left_out: if queue.is_empty() { known.len() - asked.len() } else { 0 },
-        seen: look.snapshot.as_ref().map(|_| see(histories, span)),
+        seen: view.snapshot.as_ref().map(|_| see(histories, span)),
         queue,
-        unknown: if look.problem.is_some() { String::new() } else { unknown },
+        unknown: if view.problem.is_some() { String::new() } else { unknown },
         queues: known,
     };
     let status = if page.seen.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    Ok(Content { title: "History".to_owned(), tab: "history", html: written(&page)?, status, live: None, told: None })
+    Ok(Content { title: "History".to_owned(), tab: "history", html: written(&page)?, status, live: None, notice: None })
 }
 
 fn see(histories: Vec<History>, span: HistorySpan) -> Seen {

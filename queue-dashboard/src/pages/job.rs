@@ -17,7 +17,7 @@ use queue_core::{
 
 use super::{
     Content, Stale, edit,
-    jobs::{Told, Verb, verbs},
+    jobs::{Notice, Verb, verbs},
     whole, written,
 };
 use crate::{
@@ -51,7 +51,7 @@ struct Page<'a> {
     queue: String,
     task: String,
     state: &'static str,
-    says: String,
+    summary: String,
     waits: Vec<Wait>,
     verbs: Vec<Verb>,
     /// Whether the viewer may edit it now.
@@ -145,7 +145,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &
     let mut job = shared.inspector.show(&address).await?;
     shared.inspector.add_reasons(queue, std::slice::from_mut(&mut job)).await?;
     let log = shared.inspector.log(&address, 0).await?;
-    let look = shared.look().await;
+    let view = shared.view().await;
     let now = SystemTime::now();
     let secrets = &shared.settings.secrets;
     let shown = |json: String| secrets.json(&json).map(|json| cut(json, JSON_MAX));
@@ -157,12 +157,12 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &
     };
     let page = Page {
         viewer,
-        stale: Stale::of(&look),
+        stale: Stale::of(&view),
         address: address.to_string(),
         queue: queue.to_owned(),
         task: job.task.clone().unwrap_or_else(|| "(cannot be decoded)".to_owned()),
         state: job.state.name(),
-        says: says(&job, look.snapshot.as_deref(), now),
+        summary: summary(&job, view.snapshot.as_deref(), now),
         waits: Wait::all(&job, now),
         verbs: verbs(job.state, viewer),
         edits: viewer.operates() && edit::waits(job.state) && job.undecodable.is_none(),
@@ -172,7 +172,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &
         facts: facts(&job),
         headers: secrets.headers(&job.headers),
         tags: job.tags.iter().map(|(name, value)| (name.clone(), value.clone(), search_of_tag(name, value))).collect(),
-        events: events(&job, secrets, look.snapshot.as_deref(), now),
+        events: events(&job, secrets, view.snapshot.as_deref(), now),
         bytes: payload.is_err().then(|| hex(job.stored())),
         payload,
         result,
@@ -182,7 +182,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &
     };
     let live = format!("/live/job?{}", query(&[("queue", queue), ("id", id)]));
     let title = format!("{} {}", page.task, address);
-    Ok(Content { title, tab: "jobs", html: written(&page)?, status: StatusCode::OK, live: Some(live), told: Told::of(params) })
+    Ok(Content { title, tab: "jobs", html: written(&page)?, status: StatusCode::OK, live: Some(live), notice: Notice::of(params) })
 }
 
 pub(super) fn bar(progress: &Progress, secrets: &Secrets, now: SystemTime) -> Bar {
@@ -211,7 +211,7 @@ fn lines(log: &JobLog, secrets: &Secrets, now: SystemTime) -> Vec<Line> {
 }
 
 /// The state of a job in a sentence.
-fn says(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> String {
+fn summary(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> String {
     let relative = |time: Option<SystemTime>| time.map(|time| Moment::new(time, now).relative);
     match job.state {
         JobState::Scheduled => format!("Due {}.", relative(job.due_at).unwrap_or_default()),

@@ -78,7 +78,7 @@ struct Row {
     queue: String,
     task: String,
     when: Option<Moment>,
-    when_says: &'static str,
+    when_label: &'static str,
     failures: u32,
     crashes: u32,
     priority: &'static str,
@@ -102,18 +102,18 @@ pub(crate) fn verbs(state: JobState, viewer: &Viewer) -> Vec<Verb> {
     all.map(|change| Verb { name: change.name(), is_harmful: matches!(change, Change::Cancel | Change::Delete) }).collect()
 }
 
-/// What a change has done, as the address of the page tells it: in numbers alone, so that no link
-/// can put words here.
-pub(crate) struct Told {
+/// The result of a change, from the address of the page: only numbers, so that a link cannot inject
+/// text.
+pub(crate) struct Notice {
     pub(crate) text: String,
     pub(crate) is_good: bool,
 }
 
-impl Told {
-    pub(crate) fn of(params: &Params) -> Option<Told> {
+impl Notice {
+    pub(crate) fn of(params: &Params) -> Option<Notice> {
         let (n, of) = (params.number::<0, 100>("n").get(), params.number::<0, 100>("of").get());
         let did = params.get("did")?;
-        let plain = |text: &str| Some(Told { text: text.to_owned(), is_good: true });
+        let plain = |text: &str| Some(Notice { text: text.to_owned(), is_good: true });
         let did = match Change::ALL.into_iter().find(|change| change.name() == did) {
             Some(change) => change.done(),
             None if did == "edit" => return plain("The job was changed."),
@@ -126,7 +126,7 @@ impl Told {
             None if did == "duplicate" => return plain("This is the copy. The original job is unchanged."),
             None if did == "duplicate-unserved" => {
                 let text = "This is the copy. No worker has ever served its queue: it waits until one does.".to_owned();
-                return Some(Told { text, is_good: false });
+                return Some(Notice { text, is_good: false });
             }
             None if did == "pause" => return plain("The queue is paused."),
             None if did == "resume" => return plain("The queue is resumed."),
@@ -142,7 +142,7 @@ impl Told {
                 _ => format!(" {} are left: do it again for those.", number(left)),
             };
             let jobs = if all == 1 { "job was" } else { "jobs were" };
-            return Some(Told { text: format!("{} {jobs} {did}.{rest}", number(all)), is_good: left == 0 });
+            return Some(Notice { text: format!("{} {jobs} {did}.{rest}", number(all)), is_good: left == 0 });
         }
         let text = match (n, of) {
             (_, 0) => "No job was selected. Nothing was changed.".to_owned(),
@@ -152,7 +152,7 @@ impl Told {
             (1, _) => format!("1 job was {did}."),
             (n, _) => format!("{n} jobs were {did}."),
         };
-        Some(Told { text, is_good: n > 0 && n == of })
+        Some(Notice { text, is_good: n > 0 && n == of })
     }
 }
 
@@ -210,8 +210,8 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
 }
 
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
-    let look = shared.look().await;
-    let snapshot = look.snapshot.as_deref();
+    let view = shared.view().await;
+    let snapshot = view.snapshot.as_deref();
     let asked = Asked::read(params, snapshot)?;
     let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
     let chosen = if asked.queue.is_empty() {
@@ -248,7 +248,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     };
     let page = Page {
         viewer,
-        stale: Stale::of(&look),
+        stale: Stale::of(&view),
         tabs: JobState::ALL
             .map(|state| Tab {
                 state: state.name(),
@@ -288,14 +288,14 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         html: written(&page)?,
         status: StatusCode::OK,
         live,
-        told: Told::of(params),
+        notice: Notice::of(params),
     })
 }
 
 impl Row {
     fn new(job: &JobRecord, snapshot: Option<&Snapshot>, secrets: &Secrets, now: SystemTime) -> Self {
         let id = job.address.id.to_string();
-        let (when, when_says) = match (job.due_at, job.ended_at, job.enqueued_at) {
+        let (when, when_label) = match (job.due_at, job.ended_at, job.enqueued_at) {
             _ if job.running.is_some() => (job.running.as_ref().map(|running| running.since), "runs since"),
             (Some(due), ..) => (Some(due), "due"),
             (_, Some(ended), _) => (Some(ended), "ended"),
@@ -309,7 +309,7 @@ impl Row {
             queue: job.address.queue.to_string(),
             task: job.task.clone().unwrap_or_else(|| "(cannot be decoded)".to_owned()),
             when: when.map(|when| Moment::new(when, now)),
-            when_says,
+            when_label,
             failures: job.failures,
             crashes: job.crashes,
             priority: match job.priority.name() {

@@ -14,7 +14,7 @@ use queue_core::inspect::{LimitInfo, LimitKey, LimitKeyInfo, LimitRule};
 
 use super::{
     Content, Stale,
-    limits::{said_by, told},
+    limits::{notice, source_of},
     whole, written,
 };
 use crate::{
@@ -46,11 +46,11 @@ struct Page<'a> {
     concurrency: String,
     rate: String,
     burst: String,
-    declared: Said,
+    declared: RuleFields,
 }
 
 /// What code says of each field.
-struct Said {
+struct RuleFields {
     concurrency: String,
     rate: String,
     burst: String,
@@ -102,9 +102,13 @@ pub(super) async fn named(shared: &Shared, params: &Params) -> Result<(String, L
     found.map(|limit| (queue, limit)).ok_or_else(none)
 }
 
-fn fields(rule: LimitRule) -> Said {
+fn fields(rule: LimitRule) -> RuleFields {
     let text = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
-    Said { concurrency: text(rule.concurrency), rate: rule.rate.map(|rate| rate.to_string()).unwrap_or_default(), burst: text(rule.burst) }
+    RuleFields {
+        concurrency: text(rule.concurrency),
+        rate: rule.rate.map(|rate| rate.to_string()).unwrap_or_default(),
+        burst: text(rule.burst),
+    }
 }
 
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
@@ -112,7 +116,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let after: Option<LimitKey> = params.get("after").and_then(|key| key.parse().ok());
     let _permit = shared.list_permit().await?;
     let keys = shared.inspector.limit_keys(&queue, &limit.name, after, PAGE).await?;
-    let look = shared.look().await;
+    let view = shared.view().await;
     let here = query(&[("queue", &queue), ("limit", &limit.name), ("after", &after.map(|key| key.to_string()).unwrap_or_default())]);
     let next = keys.last().filter(|_| keys.len() == PAGE).map(|last| last.key.to_string());
     let next = next.map(|after| query(&[("queue", &queue), ("limit", &limit.name), ("after", &after)]));
@@ -125,13 +129,13 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     facts.extend([
         ("Slots held", number(limit.held)),
         ("Waiting", number(limit.full + limit.rated)),
-        ("Source", said_by(&limit).to_owned()),
+        ("Source", source_of(&limit).to_owned()),
     ]);
     let (set, declared) = (fields(limit.set.unwrap_or_default()), fields(limit.declared.unwrap_or_default()));
     let now = SystemTime::now();
     let page = Page {
         viewer,
-        stale: Stale::of(&look),
+        stale: Stale::of(&view),
         queue: &queue,
         limit: &limit.name,
         facts,
@@ -145,5 +149,5 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     };
     let live = Some(format!("/live/limit?{here}"));
     let (title, html) = (format!("{queue} · {}", limit.name), written(&page)?);
-    Ok(Content { title, tab: "limits", html, status: StatusCode::OK, live, told: told(params) })
+    Ok(Content { title, tab: "limits", html, status: StatusCode::OK, live, notice: notice(params) })
 }

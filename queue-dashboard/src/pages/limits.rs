@@ -13,7 +13,7 @@ use axum::{
 use futures_util::FutureExt;
 use queue_core::inspect::LimitInfo;
 
-use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, jobs::Told, unread::Unread, whole, written};
+use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, jobs::Notice, unread::Unread, whole, written};
 use crate::{
     format::number,
     guard::Viewer,
@@ -49,7 +49,7 @@ struct Row {
     held: String,
     waiting: String,
     waits: bool,
-    said_by: &'static str,
+    source: &'static str,
 }
 
 impl Row {
@@ -61,7 +61,7 @@ impl Row {
             held: number(limit.held),
             waiting: number(limit.full + limit.rated),
             waits: limit.full + limit.rated > 0,
-            said_by: said_by(&limit),
+            source: source_of(&limit),
             queue: queue.to_owned(),
             limit: limit.name,
         }
@@ -69,7 +69,7 @@ impl Row {
 }
 
 /// Who says what holds.
-pub(super) fn said_by(limit: &LimitInfo) -> &'static str {
+pub(super) fn source_of(limit: &LimitInfo) -> &'static str {
     match (limit.set, limit.declared) {
         (Some(_), Some(_)) => "set, over code",
         (Some(_), None) => "set",
@@ -83,13 +83,13 @@ pub(super) fn of_limit(queue: &str, limit: &str) -> String {
 }
 
 /// What a change has done that led here.
-pub(super) fn told(params: &Params) -> Option<Told> {
+pub(super) fn notice(params: &Params) -> Option<Notice> {
     let text = match params.get("did")? {
         "set" => "The limit is set. It applies from the next claim on.",
         "removed" => "The setting was removed.",
         _ => return None,
     };
-    Some(Told { text: text.to_owned(), is_good: true })
+    Some(Notice { text: text.to_owned(), is_good: true })
 }
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
@@ -116,17 +116,17 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let queue = params.text::<128>("queue");
     let offset = usize::try_from(params.number::<0, 1000>("offset").get()).unwrap_or_default();
     let place = Place { queue: params.text::<128>("at"), offset };
-    let look = shared.look().await;
-    let snapshot = look.snapshot.as_deref();
+    let view = shared.view().await;
+    let snapshot = view.snapshot.as_deref();
     let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
     let _permit = shared.list_permit().await?;
     let asked_for: Vec<&String> = names.iter().filter(|name| queue.is_empty() || **name == queue).collect();
-    let mut unread = Unread::of(&look, &queue);
+    let mut unread = Unread::of(&view, &queue);
     let (rows, next) = found(shared, &asked_for, &place, &mut unread).await;
     let is_first = place.queue.is_empty() && place.offset == 0;
     let page = Page {
         viewer,
-        stale: Stale::of(&look),
+        stale: Stale::of(&view),
         unread,
         rows,
         queues: names.iter().take(CHOICES).cloned().collect(),
@@ -136,7 +136,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     };
     let status = if snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let live = format!("/live/limits?{}", asked(&queue, &place));
-    Ok(Content { title: "Limits".to_owned(), tab: "limits", html: written(&page)?, status, live: Some(live), told: told(params) })
+    Ok(Content { title: "Limits".to_owned(), tab: "limits", html: written(&page)?, status, live: Some(live), notice: notice(params) })
 }
 
 /// The limits of these queues, by the names of both, and where the next page begins.

@@ -47,10 +47,10 @@ use crate::{
     assets::{NAMES, Names},
     format::Moment,
     guard::Viewer,
-    pages::jobs::Told,
+    pages::jobs::Notice,
     problem::Problem,
     role::Role,
-    shared::{Look, Shared},
+    shared::{Shared, View},
 };
 
 /// Most queues that a list over all queues asks for one page.
@@ -71,7 +71,7 @@ pub(crate) struct Content {
     /// Where the stream that keeps it up to date is, behind the base; `None`: it does not change.
     pub(crate) live: Option<String>,
     /// What the change has done that led here.
-    pub(crate) told: Option<Told>,
+    pub(crate) notice: Option<Notice>,
 }
 
 #[derive(Template)]
@@ -120,9 +120,11 @@ pub(crate) fn problem(viewer: &Viewer, problem: &Problem) -> Response {
     }
     let page = Page { viewer, problem };
     match page.render() {
-        Ok(html) => {
-            framed(viewer, &Content { title: problem.title.to_owned(), tab: "", html, status: problem.status, live: None, told: None }, "")
-        }
+        Ok(html) => framed(
+            viewer,
+            &Content { title: problem.title.to_owned(), tab: "", html, status: problem.status, live: None, notice: None },
+            "",
+        ),
         Err(error) => answer(problem.status, Err(error)),
     }
 }
@@ -153,9 +155,9 @@ pub(crate) struct Stale {
 }
 
 impl Stale {
-    pub(crate) fn of(look: &Look) -> Option<Stale> {
-        let since = look.snapshot.as_ref().map(|snapshot| Moment::new(snapshot.at, SystemTime::now()));
-        look.problem.clone().map(|problem| Stale { problem, since })
+    pub(crate) fn of(view: &View) -> Option<Stale> {
+        let since = view.snapshot.as_ref().map(|snapshot| Moment::new(snapshot.at, SystemTime::now()));
+        view.problem.clone().map(|problem| Stale { problem, since })
     }
 }
 

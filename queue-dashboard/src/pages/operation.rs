@@ -17,9 +17,9 @@ use queue_core::inspect::{Operation, OperationState};
 
 use super::{
     Content, Stale,
-    act::{Answer, person, see_here},
-    act_all::go_on,
-    operations::told,
+    act::{Answer, person, redirect_here},
+    act_all::run_in_background,
+    operations::notice,
     whole, written,
 };
 use crate::{
@@ -88,7 +88,7 @@ fn now_ms() -> i64 {
 
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
     let operation = named(shared, params).await?;
-    let look = shared.look().await;
+    let view = shared.view().await;
     let now = SystemTime::now();
     let moment = |at: Option<SystemTime>| at.map(|at| Moment::new(at, now));
     let counts = vec![
@@ -103,7 +103,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     ];
     let page = Page {
         viewer,
-        stale: Stale::of(&look),
+        stale: Stale::of(&view),
         queue: &operation.queue,
         id: &operation.id,
         kind: operation.kind.name(),
@@ -113,7 +113,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         is_running: operation.is_running(),
         // A clock of the broker that is ahead of ours is no runner that is gone.
         is_left: operation.is_left(now_ms().max(operation.stepped_ms)),
-        is_served: look.snapshot.as_deref().and_then(|all| all.queue(&operation.queue)).is_some_and(|queue| queue.stats.workers > 0),
+        is_served: view.snapshot.as_deref().and_then(|all| all.queue(&operation.queue)).is_some_and(|queue| queue.stats.workers > 0),
         is_bad: operation.state == OperationState::Failed,
         percent: operation.percent(),
         counts,
@@ -126,7 +126,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     };
     let live = Some(format!("/live/{}", of(&operation.queue, &operation.id)));
     let (title, html) = (format!("{} · {}", operation.queue, operation.kind), written(&page)?);
-    Ok(Content { title, tab: "operations", html, status: StatusCode::OK, live, told: told(params) })
+    Ok(Content { title, tab: "operations", html, status: StatusCode::OK, live, notice: notice(params) })
 }
 
 /// Takes it over at once, and goes on behind the page.
@@ -134,7 +134,7 @@ pub(crate) async fn resumed(shared: &Shared, viewer: &Viewer, form: &Params) -> 
     let operation = named(shared, form).await?;
     let back = of(&operation.queue, &operation.id);
     if !operation.is_running() {
-        return Ok(see_here(viewer, &back, "did=ended"));
+        return Ok(redirect_here(viewer, &back, "did=ended"));
     }
     let (who, role) = person(viewer);
     let mut run = shared.inspector.run_operation(&operation).at_once();
@@ -142,8 +142,8 @@ pub(crate) async fn resumed(shared: &Shared, viewer: &Viewer, form: &Params) -> 
     let (queue, id) = (&operation.queue, &operation.id);
     tracing::info!(target: "queue_dashboard::audit", ?who, role, action = "resume", queue, operation = id, "changed by an operator");
     if goes_on {
-        tokio::spawn(go_on(run));
+        tokio::spawn(run_in_background(run));
     }
     shared.expire_snapshot().await;
-    Ok(see_here(viewer, &back, if goes_on { "did=started" } else { "did=ended" }))
+    Ok(redirect_here(viewer, &back, if goes_on { "did=started" } else { "did=ended" }))
 }

@@ -15,8 +15,8 @@ use queue_core::inspect::{Operation, OperationState};
 
 use super::{
     CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale,
-    act::{Answer, person, see_here},
-    jobs::Told,
+    act::{Answer, person, redirect_here},
+    jobs::Notice,
     operation,
     unread::Unread,
     whole, written,
@@ -98,14 +98,14 @@ pub(super) fn of_queue(queue: &str) -> String {
 }
 
 /// What a change has done that led here.
-pub(super) fn told(params: &Params) -> Option<Told> {
+pub(super) fn notice(params: &Params) -> Option<Notice> {
     let (text, is_good) = match params.get("did")? {
         "started" => ("It continues in the background.", true),
         "stopped" => ("It is stopped. Its changes remain.", true),
         "ended" => ("It had ended before.", false),
         _ => return None,
     };
-    Some(Told { text: text.to_owned(), is_good })
+    Some(Notice { text: text.to_owned(), is_good })
 }
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
@@ -117,12 +117,12 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
 
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
     let queue = params.text::<128>("queue");
-    let look = shared.look().await;
-    let snapshot = look.snapshot.as_deref();
+    let view = shared.view().await;
+    let snapshot = view.snapshot.as_deref();
     let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
     let _permit = shared.list_permit().await?;
     let asked: Vec<&String> = names.iter().filter(|name| queue.is_empty() || **name == queue).collect();
-    let (mut operations, mut unread) = (Vec::new(), Unread::of(&look, &queue));
+    let (mut operations, mut unread) = (Vec::new(), Unread::of(&view, &queue));
     for some in asked.chunks(QUEUES_AT_ONCE).take(QUEUES / QUEUES_AT_ONCE) {
         let calls = some.iter().map(|name| shared.inspector.operations(name).map(move |operations| (*name, operations)).boxed());
         for (name, answer) in together(calls.collect()).await {
@@ -133,7 +133,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let now = SystemTime::now();
     let page = Page {
         viewer,
-        stale: Stale::of(&look),
+        stale: Stale::of(&view),
         unread,
         is_cut: asked.len() > QUEUES || operations.len() > ROWS,
         rows: operations.into_iter().take(ROWS).map(|operation| Row::new(operation, now)).collect(),
@@ -142,7 +142,14 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     };
     let status = if snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let live = format!("/live/operations?{}", query(&[("queue", queue.as_str())]));
-    Ok(Content { title: "Operations".to_owned(), tab: "operations", html: written(&page)?, status, live: Some(live), told: told(params) })
+    Ok(Content {
+        title: "Operations".to_owned(),
+        tab: "operations",
+        html: written(&page)?,
+        status,
+        live: Some(live),
+        notice: notice(params),
+    })
 }
 
 pub(crate) async fn stopped(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
@@ -153,7 +160,7 @@ pub(crate) async fn stopped(shared: &Shared, viewer: &Viewer, form: &Params) -> 
     let back = if form.get("back") == Some("operation") { operation::of(&queue, &id) } else { of_queue(&queue) };
     // What has ended is not changed, and no line of the log.
     if !operation::named(shared, form).await?.is_running() {
-        return Ok(see_here(viewer, &back, "did=ended"));
+        return Ok(redirect_here(viewer, &back, "did=ended"));
     }
     let stopped = shared.inspector.stop_operation(&queue, &id).await?;
     let (who, role) = person(viewer);
@@ -161,5 +168,5 @@ pub(crate) async fn stopped(shared: &Shared, viewer: &Viewer, form: &Params) -> 
     tracing::info!(target: "queue_dashboard::audit", ?who, role, action = "stop", queue, operation = id, changed, "changed by an operator");
     shared.expire_snapshot().await;
     let did = if stopped.state == OperationState::Stopped { "did=stopped" } else { "did=ended" };
-    Ok(see_here(viewer, &back, did))
+    Ok(redirect_here(viewer, &back, did))
 }

@@ -95,14 +95,14 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
 }
 
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer) -> Result<Content, Problem> {
-    let look = shared.look().await;
-    let seen = look.snapshot.as_ref().map(|snapshot| {
+    let view = shared.view().await;
+    let seen = view.snapshot.as_ref().map(|snapshot| {
         let history = shared.history.lock().unwrap_or_else(PoisonError::into_inner);
         see(snapshot, &history, &shared.settings.secrets)
     });
-    let html = written(&Page { viewer, stale: Stale::of(&look), seen })?;
-    let status = if look.snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    Ok(Content { title: "Overview".to_owned(), tab: "overview", html, status, live: Some("/live/overview".to_owned()), told: None })
+    let html = written(&Page { viewer, stale: Stale::of(&view), seen })?;
+    let status = if view.snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    Ok(Content { title: "Overview".to_owned(), tab: "overview", html, status, live: Some("/live/overview".to_owned()), notice: None })
 }
 
 fn see(snapshot: &Snapshot, history: &History, secrets: &Secrets) -> Seen {
@@ -154,13 +154,13 @@ fn outbox(record: &OutboxRecord, now: SystemTime) -> Vec<Outbox> {
 
 /// The reasons that there are, as `jobs list 'waiting=…'` has them.
 fn waits(snapshot: &Snapshot) -> Vec<Wait> {
-    let told = |(reason, jobs): (&&'static str, &u64)| {
+    let row = |(reason, jobs): (&&'static str, &u64)| {
         let (words, state) = words(reason);
         // What is parked may be so for two reasons.
         let filter = if state == JobState::Parked { String::new() } else { format!("&text=waiting%3D{reason}") };
         Wait { jobs: number(*jobs), reason: words, link: format!("/jobs?state={state}{filter}") }
     };
-    snapshot.waiting().iter().map(told).collect()
+    snapshot.waiting().iter().map(row).collect()
 }
 
 /// What jobs with this reason are, and in which state.

@@ -28,14 +28,14 @@ pub(super) fn pausing(viewer: &Viewer, form: &Params) -> Result<Pausing, Problem
         (Some(time), _) => Ok(pausing.until(time)),
         (None, Some(span)) => Ok(pausing.lasting(span)),
         (None, None) => {
-            let way_out = "write a duration as `30m`, a time of day as `09:00` (UTC), or a time as `2030-01-31T08:00:00Z` (UTC)";
-            Err(Problem::invalid(format!("The time `{text}` cannot be read: {way_out}. Nothing was changed.")))
+            let advice = "write a duration as `30m`, a time of day as `09:00` (UTC), or a time as `2030-01-31T08:00:00Z` (UTC)";
+            Err(Problem::invalid(format!("The time `{text}` cannot be read: {advice}. Nothing was changed.")))
         }
     }
 }
 
 /// Until when, by whom and why, in short.
-pub(super) fn said_of(pause: &Pause) -> String {
-    let said = pause.to_string();
-    short(said.strip_prefix("paused").unwrap_or(&said).trim_start_matches([' ', ':']), 200)
+pub(super) fn described(pause: &Pause) -> String {
+    let text = pause.to_string();
+    short(text.strip_prefix("paused").unwrap_or(&text).trim_start_matches([' ', ':']), 200)
 }

@@ -14,7 +14,7 @@ use axum::{
 };
 use queue_core::JobState;
 
-use super::{Content, Stale, jobs::Told, pauses::said_of, whole, written};
+use super::{Content, Stale, jobs::Notice, pauses::described, whole, written};
 use crate::{
     format::{Moment, number, rate},
     guard::Viewer,
@@ -71,8 +71,8 @@ impl Row {
             workers: queue.stats.workers,
             unserved: queue.stats.workers == 0 && queue.stats.count(JobState::Ready) > 0,
             paused: queue.stats.paused,
-            pause: queue.stats.pause.as_ref().map(said_of).unwrap_or_default(),
-            tasks: queue.paused_tasks.iter().map(|(task, pause)| (task.clone(), said_of(pause))).collect(),
+            pause: queue.stats.pause.as_ref().map(described).unwrap_or_default(),
+            tasks: queue.paused_tasks.iter().map(|(task, pause)| (task.clone(), described(pause))).collect(),
         }
     }
 
@@ -109,11 +109,11 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
     let text = params.text::<128>("text");
     let from = usize::try_from(params.number::<0, 100_000>("from").get()).unwrap_or(0);
-    let look = shared.look().await;
+    let view = shared.view().await;
     let now = SystemTime::now();
     let mut page = Page {
         viewer,
-        stale: Stale::of(&look),
+        stale: Stale::of(&view),
         unreadable: Vec::new(),
         rows: Vec::new(),
         all: 0,
@@ -124,7 +124,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         first: (from > 0).then(|| query(&[("text", &text)])),
         text,
     };
-    if let Some(snapshot) = &look.snapshot {
+    if let Some(snapshot) = &view.snapshot {
         let history = shared.history.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = page.text.to_lowercase();
         let found: Vec<_> = snapshot.queues.iter().filter(|queue| queue.name.to_lowercase().contains(&wanted)).collect();
@@ -134,7 +134,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         let next = from + page.rows.len();
         page.next = (next < page.found).then(|| query(&[("text", &page.text), ("from", &next.to_string())]));
     }
-    let status = if look.snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if view.snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let live = format!("/live/queues?{}", query(&[("text", &page.text), ("from", &from.to_string())]));
-    Ok(Content { title: "Queues".to_owned(), tab: "queues", html: written(&page)?, status, live: Some(live), told: Told::of(params) })
+    Ok(Content { title: "Queues".to_owned(), tab: "queues", html: written(&page)?, status, live: Some(live), notice: Notice::of(params) })
 }

@@ -14,7 +14,7 @@ use queue_core::schedule::{ScheduleAddress, ScheduleHappened, ScheduleRecord};
 
 use super::{
     Content, Stale,
-    schedules::{Run, Standing, told, why_not_run},
+    schedules::{Badge, Run, notice, why_not_run},
     whole, written,
 };
 use crate::{
@@ -39,8 +39,8 @@ struct Page<'a> {
     name: String,
     words: String,
     zone: String,
-    says: String,
-    standing: Standing,
+    summary: String,
+    badge: Badge,
     warnings: Vec<String>,
     next: Vec<Moment>,
     runs: Vec<Run>,
@@ -71,20 +71,20 @@ pub(crate) async fn page(
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, name: &str, params: &Params) -> Result<Content, Problem> {
     let address = ScheduleAddress::new(queue, name)?;
     let record = shared.client.schedules().get(&address).await?.ok_or_else(Problem::no_schedule)?;
-    let look = shared.look().await;
+    let view = shared.view().await;
     let now = SystemTime::now();
     let args = record.args.as_ref().map(|args| shared.settings.secrets.json(&args.to_string()).unwrap_or_else(|problem| problem));
     let page = Page {
         viewer,
-        stale: Stale::of(&look),
+        stale: Stale::of(&view),
         address: address.to_string(),
         queue: queue.to_owned(),
         name: name.to_owned(),
         words: capital(&short(&record.words, 300)),
         zone: short(&record.tz, 80),
-        says: says(&record, now),
-        standing: Standing::of(&record),
-        warnings: why_not_run(&record, look.snapshot.as_deref()).map(|(_, text)| text).into_iter().chain(warnings(&record, now)).collect(),
+        summary: summary(&record, now),
+        badge: Badge::of(&record),
+        warnings: why_not_run(&record, view.snapshot.as_deref()).map(|(_, text)| text).into_iter().chain(warnings(&record, now)).collect(),
         next: record.next_ticks(NEXT).unwrap_or_default().into_iter().map(|tick| Moment::new(tick, now)).collect(),
         runs: record.runs.iter().filter_map(|run| Run::new(run, now)).collect(),
         events: record.events.iter().map(|event| Event::new(event, now)).collect(),
@@ -98,12 +98,12 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, name:
         html: written(&page)?,
         status: StatusCode::OK,
         live: Some(live),
-        told: told(params),
+        notice: notice(params),
     })
 }
 
 /// What it does now, in a sentence.
-fn says(record: &ScheduleRecord, now: SystemTime) -> String {
+fn summary(record: &ScheduleRecord, now: SystemTime) -> String {
     let relative = |time: SystemTime| Moment::new(time, now).relative;
     match (&record.paused, record.waiting, record.next) {
         (Some(why), ..) => format!("Paused: {}. Its jobs continue; you can run it manually and backfill it.", short(why, 200)),

@@ -12,7 +12,7 @@ use axum::{
 use futures_util::FutureExt;
 use queue_core::schedule::{ScheduleRan, ScheduleRecord};
 
-use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, jobs::Told, unread::Unread, whole, written};
+use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, jobs::Notice, unread::Unread, whole, written};
 use crate::{
     format::{Moment, count, short},
     guard::Viewer,
@@ -46,7 +46,7 @@ struct Row {
     words: String,
     expression: String,
     zone: String,
-    standing: Standing,
+    badge: Badge,
     warning: Option<&'static str>,
     next: Option<Moment>,
     last: Option<Run>,
@@ -55,15 +55,15 @@ struct Row {
 
 /// What a schedule does now, in a word.
 #[derive(Clone, Copy)]
-pub(super) struct Standing {
+pub(super) struct Badge {
     pub(super) word: &'static str,
     /// How the word is shown.
     pub(super) tone: &'static str,
     pub(super) paused: bool,
 }
 
-impl Standing {
-    pub(super) fn of(record: &ScheduleRecord) -> Standing {
+impl Badge {
+    pub(super) fn of(record: &ScheduleRecord) -> Badge {
         let (word, tone) = match record {
             ScheduleRecord { paused: Some(_), .. } => ("paused", "warn"),
             ScheduleRecord { problem: Some(_), .. } => ("broken", "bad"),
@@ -71,7 +71,7 @@ impl Standing {
             ScheduleRecord { dead_in_a_row: 1.., .. } => ("failing", "bad"),
             _ => ("ticks", "good"),
         };
-        Standing { word, tone, paused: record.paused.is_some() }
+        Badge { word, tone, paused: record.paused.is_some() }
     }
 }
 
@@ -133,7 +133,7 @@ impl Row {
             words: short(&record.words, 120),
             expression: short(&record.expression, 80),
             zone: short(&record.tz, 60),
-            standing: Standing::of(record),
+            badge: Badge::of(record),
             warning: why_not_run(record, snapshot).map(|(word, _)| word),
             next: record.next.filter(|_| record.paused.is_none()).map(|next| Moment::new(next, now)),
             last: last.and_then(|run| Run::new(run, now)),
@@ -143,9 +143,9 @@ impl Row {
 }
 
 /// What a change of a schedule has done that led here.
-pub(super) fn told(params: &Params) -> Option<Told> {
-    let good = |text: &str| Some(Told { text: text.to_owned(), is_good: true });
-    let same = |text: &str| Some(Told { text: text.to_owned(), is_good: false });
+pub(super) fn notice(params: &Params) -> Option<Notice> {
+    let good = |text: &str| Some(Notice { text: text.to_owned(), is_good: true });
+    let same = |text: &str| Some(Notice { text: text.to_owned(), is_good: false });
     match params.get("did")? {
         "paused" => good("The schedule is paused. Its jobs continue."),
         "was-paused" => same("The schedule was paused already. Nothing was changed."),
@@ -159,7 +159,7 @@ pub(super) fn told(params: &Params) -> Option<Told> {
             }
             let rest = if jobs < ticks { "; the others exist, or were created by a backfill within the last 24 hours" } else { "" };
             let made = if jobs == 1 { "job was" } else { "jobs were" };
-            Some(Told { text: format!("{}: {jobs} {made} made{rest}.", count(ticks, "tick")), is_good: jobs > 0 })
+            Some(Notice { text: format!("{}: {jobs} {made} made{rest}.", count(ticks, "tick")), is_good: jobs > 0 })
         }
         _ => None,
     }
@@ -175,12 +175,12 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
     let queue = params.text::<128>("queue");
     let from = Place { queue: params.text::<128>("at"), offset: params.number::<0, { u64::MAX }>("offset").get() };
-    let look = shared.look().await;
-    let snapshot = look.snapshot.as_deref();
+    let view = shared.view().await;
+    let snapshot = view.snapshot.as_deref();
     let names: Vec<String> = snapshot.map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default();
     let chosen: Vec<&String> = names.iter().filter(|name| queue.is_empty() || **name == queue).collect();
     let _permit = shared.list_permit().await?;
-    let mut unread = Unread::of(&look, &queue);
+    let mut unread = Unread::of(&view, &queue);
     let (records, next) = find(shared, &chosen, &from, &mut unread).await;
     let now = SystemTime::now();
     let asked = |place: Option<&Place>| {
@@ -190,7 +190,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let is_first = from.queue.is_empty() && from.offset == 0;
     let page = Page {
         viewer,
-        stale: Stale::of(&look),
+        stale: Stale::of(&view),
         unread,
         rows: records.iter().map(|record| Row::new(record, snapshot, now)).collect(),
         queues: names.iter().take(CHOICES).cloned().collect(),
@@ -201,7 +201,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     };
     let status = if snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let live = format!("/live/schedules?{}", asked(Some(&from).filter(|_| !is_first)));
-    Ok(Content { title: "Schedules".to_owned(), tab: "schedules", html: written(&page)?, status, live: Some(live), told: told(params) })
+    Ok(Content { title: "Schedules".to_owned(), tab: "schedules", html: written(&page)?, status, live: Some(live), notice: notice(params) })
 }
 
 /// The schedules of these queues from a place on, and where the next page begins.

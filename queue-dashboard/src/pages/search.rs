@@ -65,7 +65,7 @@ struct Row {
     failures: u32,
     error: String,
     when: Option<Moment>,
-    when_says: &'static str,
+    when_label: &'static str,
 }
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
@@ -77,7 +77,7 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
 
 async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
     let text = params.text::<1000>("filter");
-    let look = shared.look().await;
+    let view = shared.view().await;
     let (mut problem, mut found) = (None, None);
     if !text.is_empty() {
         match text.parse::<Filter>() {
@@ -88,8 +88,8 @@ async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Co
             Err(error) => problem = Some(error.to_string()),
         }
     }
-    let page = Page { viewer, stale: Stale::of(&look), filter: &text, problem, found };
-    Ok(Content { title: "Search".to_owned(), tab: "search", html: written(&page)?, status: StatusCode::OK, live: None, told: None })
+    let page = Page { viewer, stale: Stale::of(&view), filter: &text, problem, found };
+    Ok(Content { title: "Search".to_owned(), tab: "search", html: written(&page)?, status: StatusCode::OK, live: None, notice: None })
 }
 
 async fn part(shared: &Shared, filter: Filter, params: &Params) -> Result<Part, Problem> {
@@ -129,7 +129,7 @@ async fn part(shared: &Shared, filter: Filter, params: &Params) -> Result<Part, 
 impl Row {
     fn new(job: &JobRecord, secrets: &Secrets, now: SystemTime) -> Self {
         let id = job.address.id.to_string();
-        let (when, when_says) = match (job.due_at, job.ended_at, job.enqueued_at) {
+        let (when, when_label) = match (job.due_at, job.ended_at, job.enqueued_at) {
             _ if job.running.is_some() => (job.running.as_ref().map(|running| running.since), "runs since"),
             (Some(due), ..) => (Some(due), "due"),
             (_, Some(ended), _) => (Some(ended), "ended"),
@@ -146,7 +146,7 @@ impl Row {
             failures: job.failures,
             error: short(&error.unwrap_or_default(), 140),
             when: when.map(|when| Moment::new(when, now)),
-            when_says,
+            when_label,
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn page(viewer: &Viewer, wrong: bool) -> Response {
     match (Page { viewer, wrong }).render() {
         Ok(html) => framed(
             viewer,
-            &Content { title: "Sign in".to_owned(), tab: "", html, status: StatusCode::UNAUTHORIZED, live: None, told: None },
+            &Content { title: "Sign in".to_owned(), tab: "", html, status: StatusCode::UNAUTHORIZED, live: None, notice: None },
             "",
         ),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),

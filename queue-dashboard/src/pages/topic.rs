@@ -12,7 +12,7 @@ use axum::{
 };
 use queue_core::topics::{EventInfo, SubscriptionInfo, TopicInfo};
 
-use super::{Content, Stale, Told, whole, written};
+use super::{Content, Notice, Stale, whole, written};
 use crate::{
     format::{Moment, ago, number, short, span},
     guard::Viewer,
@@ -52,7 +52,7 @@ struct Subscription {
     dead: u64,
     lost: u64,
     workers: u64,
-    stands: Option<String>,
+    stop_reason: Option<String>,
     /// How many events it has passed over.
     skipped: Option<String>,
 }
@@ -69,7 +69,7 @@ impl Subscription {
             dead: of.dead,
             lost: of.lost,
             workers: of.workers,
-            stands: of.stands_because.clone(),
+            stop_reason: of.stop_reason.clone(),
             skipped: (of.skipped > 0).then(|| number(of.skipped)),
             jobs: format!("jobs?{}", query(&[("queue", &of.queue)])),
             name: of.name,
@@ -101,14 +101,14 @@ impl Event {
 }
 
 /// What a change has done that led here.
-fn told(params: &Params) -> Option<Told> {
+fn notice(params: &Params) -> Option<Notice> {
     if params.get("did") != Some("rewound") {
         return None;
     }
     let [n, cancelled, left] = ["n", "cancelled", "left"].map(|name| params.number::<0, { u64::MAX }>(name).get());
     let events = if n == 1 { "event is" } else { "events are" };
     let rest = if left > 0 { " The rewind continues: until it has ended, the subscription reads nothing." } else { "" };
-    Some(Told {
+    Some(Notice {
         text: format!("{} {events} read again, and {} waiting jobs were cancelled.{rest}", number(n), number(cancelled)),
         is_good: true,
     })
@@ -137,7 +137,7 @@ fn facts(topic: &TopicInfo) -> Vec<(&'static str, String)> {
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
     let none = || Problem::not_found("There is no such topic.");
     let (name, after) = (params.text::<128>("topic"), params.text::<64>("after"));
-    let look = shared.look().await;
+    let view = shared.view().await;
     let _permit = shared.list_permit().await?;
     let found = shared.inspector.topic(&name).await.map_err(|_| none())?.ok_or_else(none)?;
     let asked = (!after.is_empty()).then_some(after.as_str());
@@ -147,7 +147,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let now = SystemTime::now();
     let page = Page {
         viewer,
-        stale: Stale::of(&look),
+        stale: Stale::of(&view),
         topic: &name,
         facts: facts(&found),
         subscriptions: found.subscriptions.into_iter().map(Subscription::new).collect(),
@@ -156,5 +156,5 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         next,
     };
     let live = Some(format!("/live/topic?{}", here(&after)));
-    Ok(Content { title: name.clone(), tab: "topics", html: written(&page)?, status: StatusCode::OK, live, told: told(params) })
+    Ok(Content { title: name.clone(), tab: "topics", html: written(&page)?, status: StatusCode::OK, live, notice: notice(params) })
 }

@@ -42,7 +42,7 @@ struct Row {
     subscriptions: usize,
     /// The subscription that is furthest behind, and its backlog.
     slowest: Option<(String, String)>,
-    stands: bool,
+    is_stopped: bool,
     lost: u64,
 }
 
@@ -60,7 +60,7 @@ impl Row {
                 let unread = if of.lag.is_zero() { String::new() } else { format!("; the oldest is unread for {}", span(of.lag)) };
                 (of.name.clone(), format!("{} not ended{unread}", count(backlog(of), "event")))
             }),
-            stands: topic.subscriptions.iter().any(|of| of.stands_because.is_some()),
+            is_stopped: topic.subscriptions.iter().any(|of| of.stop_reason.is_some()),
             lost: topic.subscriptions.iter().map(|of| of.lost).sum(),
             topic: topic.name,
         }
@@ -80,12 +80,12 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
 }
 
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, _: &Params) -> Result<Content, Problem> {
-    let look = shared.look().await;
+    let view = shared.view().await;
     let _permit = shared.list_permit().await?;
     let (topics, now) = (shared.inspector.topics().await?, SystemTime::now());
     let more = topics.len().saturating_sub(PAGE);
     let rows = topics.into_iter().take(PAGE).map(|topic| Row::new(topic, now)).collect();
-    let html = written(&Page { viewer, stale: Stale::of(&look), rows, more })?;
+    let html = written(&Page { viewer, stale: Stale::of(&view), rows, more })?;
     let live = Some("/live/topics".to_owned());
-    Ok(Content { title: "Topics".to_owned(), tab: "topics", html, status: StatusCode::OK, live, told: None })
+    Ok(Content { title: "Topics".to_owned(), tab: "topics", html, status: StatusCode::OK, live, notice: None })
 }

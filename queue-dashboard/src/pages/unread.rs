@@ -2,7 +2,7 @@
 
 use queue_core::{__private::error_text, Error};
 
-use crate::{shared::Look, snapshot::Unreadable};
+use crate::{shared::View, snapshot::Unreadable};
 
 /// Most queues that are named.
 const NAMED: usize = 5;
@@ -18,9 +18,9 @@ pub(crate) struct Unread {
 
 impl Unread {
     /// Those that the look could not read, of all or of the chosen one.
-    pub(crate) fn of(look: &Look, chosen: &str) -> Self {
-        let mut unread = Unread { queues: Vec::new(), all: 0, is_stale: look.problem.is_some() };
-        for Unreadable { queue, problem, .. } in look.snapshot.iter().flat_map(|snapshot| &snapshot.unreadable) {
+    pub(crate) fn of(view: &View, chosen: &str) -> Self {
+        let mut unread = Unread { queues: Vec::new(), all: 0, is_stale: view.problem.is_some() };
+        for Unreadable { queue, problem, .. } in view.snapshot.iter().flat_map(|snapshot| &snapshot.unreadable) {
             if chosen.is_empty() || chosen == queue {
                 unread.push(queue, problem.clone());
             }

@@ -59,12 +59,12 @@ struct Page<'a> {
 }
 
 enum Row {
-    Told(Box<Told>),
+    Change(Box<Change>),
     Lost(String),
 }
 
 /// A job went from one state to another.
-struct Told {
+struct Change {
     path: String,
     address: String,
     short_id: String,
@@ -91,9 +91,9 @@ impl Watching {
         Ok(Watching { filter: filter.to_owned(), watch, seen: VecDeque::new(), numbers: 0 })
     }
 
-    /// Reads on. `waits`: until something happens, if that is soon. Else says why it cannot, which
-    /// may pass.
-    pub(crate) async fn look(&mut self, waits: bool) -> Result<(), String> {
+    /// Reads the next transitions. `waits`: waits a short time for the first one. Fails if they
+    /// cannot be read now.
+    pub(crate) async fn read(&mut self, waits: bool) -> Result<(), String> {
         let mut wait = if waits { WAIT } else { GATHER };
         for _ in 0..READ {
             let Some(watched) = self.watch.next_within(wait).await.map_err(|error| error_text(&error))? else { break };
@@ -143,7 +143,7 @@ pub(crate) async fn content(
     hindered: Option<&str>,
 ) -> Result<Content, Problem> {
     let filter = params.text::<1000>("filter");
-    let look = shared.look().await;
+    let view = shared.view().await;
     let problem = filter.parse::<Filter>().and_then(|filter| shared.client.watch(filter)).err().map(|error| error.to_string());
     let page = params.get("of").map_or_else(|| JobId::make().to_string(), str::to_owned);
     let live = problem.is_none().then(|| format!("/live/watch?{}", query(&[("filter", &filter), ("of", &page)])));
@@ -151,8 +151,8 @@ pub(crate) async fn content(
     let now = SystemTime::now();
     let rows = watching.into_iter().flat_map(|watching| &watching.seen);
     let rows = rows.filter_map(|(number, watched)| Some((*number, Row::new(watched, now)?))).collect();
-    let page = Page { viewer, stale: Stale::of(&look), filter: &filter, problem, rows };
-    Ok(Content { title: "Watch".to_owned(), tab: "watch", html: written(&page)?, status: StatusCode::OK, live, told: None })
+    let page = Page { viewer, stale: Stale::of(&view), filter: &filter, problem, rows };
+    Ok(Content { title: "Watch".to_owned(), tab: "watch", html: written(&page)?, status: StatusCode::OK, live, notice: None })
 }
 
 impl Row {
@@ -160,7 +160,7 @@ impl Row {
         match watched {
             Watched::Transition(Transition { at, job, task, from, to, reason, .. }) => {
                 let id = job.id.to_string();
-                Some(Row::Told(Box::new(Told {
+                Some(Row::Change(Box::new(Change {
                     path: path_of(job),
                     address: job.to_string(),
                     short_id: short_id(&id),

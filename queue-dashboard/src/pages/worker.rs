@@ -17,7 +17,7 @@ use queue_core::{
 use super::{
     Content, Stale,
     job::{Bar, bar},
-    jobs::Told,
+    jobs::Notice,
     whole,
     workers::Load,
     written,
@@ -98,14 +98,14 @@ pub(super) fn named(params: &Params) -> Result<ProcessId, Problem> {
 }
 
 /// What was done to it.
-fn told(params: &Params) -> Option<Told> {
+fn notice(params: &Params) -> Option<Notice> {
     let did = match params.get("did")? {
         "quiet" => "The worker is asked to claim nothing. It receives the request with its next heartbeat, within about 5 s.",
         "works" => "The worker is asked to claim again. It receives the request with its next heartbeat, within about 5 s.",
         "stopping" => "The worker is asked to stop. It receives the request with its next heartbeat, within about 5 s.",
         _ => return None,
     };
-    Some(Told { text: did.to_owned(), is_good: true })
+    Some(Notice { text: did.to_owned(), is_good: true })
 }
 
 /// Whether it stops, has stopped in order, or was asked to stop: nothing takes that back.
@@ -124,26 +124,26 @@ pub(super) fn badge(worker: &WorkerRecord) -> Option<String> {
 
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
     let id = named(params)?;
-    let look = shared.look().await;
-    let known = look.snapshot.as_ref().and_then(|snapshot| snapshot.details.workers.iter().find(|worker| worker.id == id));
+    let view = shared.view().await;
+    let known = view.snapshot.as_ref().and_then(|snapshot| snapshot.details.workers.iter().find(|worker| worker.id == id));
     let worker = known.ok_or_else(none)?;
     let held = shared.inspector.jobs_of_worker(worker, JOBS).await?;
     let (now, load) = (SystemTime::now(), worker.load.as_ref().map(Load::new));
-    let said = |of: fn(&Load) -> String| load.as_ref().map_or_else(|| "unknown".to_owned(), of);
+    let of_load = |of: fn(&Load) -> String| load.as_ref().map_or_else(|| "unknown".to_owned(), of);
     let facts = vec![
         ("Id", id.to_string()),
         ("Release", if worker.release.is_empty() { "unknown".to_owned() } else { short(&worker.release, 60) }),
-        ("Slots", said(|load| format!("{} of {}", load.busy, load.slots))),
-        ("Memory", said(|load| load.memory.clone())),
-        ("CPU", said(|load| load.cpu.clone())),
-        ("Reported", said(|load| load.said.clone())),
+        ("Slots", of_load(|load| format!("{} of {}", load.busy, load.slots))),
+        ("Memory", of_load(|load| load.memory.clone())),
+        ("CPU", of_load(|load| load.cpu.clone())),
+        ("Reported", of_load(|load| load.reported.clone())),
         ("Up since", worker.since.map_or_else(|| "unknown".to_owned(), |since| Moment::new(since, now).relative)),
-        ("Last heard", ago(worker.lease_age)),
+        ("Last seen", ago(worker.lease_age)),
     ];
     let queues: Vec<String> = worker.queues.iter().take(QUEUES).cloned().collect();
     let page = Page {
         viewer,
-        stale: Stale::of(&look),
+        stale: Stale::of(&view),
         id: id.to_string(),
         name: name(worker),
         is_silent: is_silent(worker),
@@ -158,5 +158,5 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     };
     let live = format!("/live/worker?{}", query(&[("id", &id.to_string())]));
     let (title, html) = (name(worker), written(&page)?);
-    Ok(Content { title, tab: "workers", html, status: StatusCode::OK, live: Some(live), told: told(params) })
+    Ok(Content { title, tab: "workers", html, status: StatusCode::OK, live: Some(live), notice: notice(params) })
 }

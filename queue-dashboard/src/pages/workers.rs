@@ -57,7 +57,7 @@ struct Row {
     task_count: u64,
     more_tasks: u64,
     since: Option<Moment>,
-    heard: String,
+    last_seen: String,
     left: String,
     is_live: bool,
     is_silent: bool,
@@ -75,7 +75,7 @@ pub(super) struct Load {
     pub(super) memory: String,
     /// Of one core.
     pub(super) cpu: String,
-    pub(super) said: String,
+    pub(super) reported: String,
 }
 
 impl Load {
@@ -86,7 +86,7 @@ impl Load {
             slots: number(load.slots),
             memory: load.memory.map_or_else(unknown, bytes),
             cpu: load.cpu_millis.map_or_else(unknown, |millis| format!("{} %", millis / 10)),
-            said: ago(load.age),
+            reported: ago(load.age),
         }
     }
 }
@@ -105,7 +105,7 @@ impl Row {
             more_tasks: worker.task_count.saturating_sub(tasks.len() as u64),
             tasks,
             since: worker.since.map(|since| Moment::new(since, now)),
-            heard: ago(worker.lease_age),
+            last_seen: ago(worker.lease_age),
             left: span(worker.lease_left),
             is_live: !worker.lease_left.is_zero(),
             is_silent: is_silent(worker),
@@ -126,12 +126,12 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
 
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
     let from = usize::try_from(params.number::<0, 100_000>("from").get()).unwrap_or(0);
-    let look = shared.look().await;
+    let view = shared.view().await;
     let now = SystemTime::now();
     let mut page = Page {
         viewer,
-        stale: Stale::of(&look),
-        seen: look.snapshot.is_some(),
+        stale: Stale::of(&view),
+        seen: view.snapshot.is_some(),
         rows: Vec::new(),
         releases: Vec::new(),
         live: 0,
@@ -140,7 +140,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         next: None,
         from,
     };
-    if let Some(snapshot) = &look.snapshot {
+    if let Some(snapshot) = &view.snapshot {
         let workers = &snapshot.details.workers;
         let mut releases: BTreeMap<String, usize> = BTreeMap::new();
         for worker in workers.iter().filter(|worker| !worker.lease_left.is_zero()) {
@@ -159,5 +159,5 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     }
     let status = if page.seen { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let live = format!("/live/workers?{}", query(&[("from", &from.to_string())]));
-    Ok(Content { title: "Workers".to_owned(), tab: "workers", html: written(&page)?, status, live: Some(live), told: None })
+    Ok(Content { title: "Workers".to_owned(), tab: "workers", html: written(&page)?, status, live: Some(live), notice: None })
 }

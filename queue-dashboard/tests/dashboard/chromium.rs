@@ -105,7 +105,7 @@ impl Scene {
         reported.jobs.push(told);
         broker.store_progress(&reported).await.unwrap();
         let load = WorkerLoad::new(1, 8).using(Some(48_234_496), Some(12_570)).working(WorkerMode::Quiet, 1);
-        broker.extend(&[Extend::new(LONG_QUEUE, lane, 1, LEASE).saying(load)]).await.remove(0).unwrap();
+        broker.extend(&[Extend::new(LONG_QUEUE, lane, 1, LEASE).with_load(load)]).await.remove(0).unwrap();
         format!("/worker?id={process}")
     }
 }
@@ -150,7 +150,7 @@ async fn a_person_filters_selects_acts_and_goes_back(scene: Scene) {
         browser.wait("document.querySelector('[data-pick]').checked || (document.querySelector('[data-all]').click(), false)");
         browser.click("[formaction$='/delete']");
         browser.click("button.danger");
-        browser.wait("document.querySelector('.told.good')");
+        browser.wait("document.querySelector('.notice.good')");
         browser.open(&format!("{url}/jobs?state=dead"));
         browser.click("table.jobs th a");
         browser.wait("document.querySelector('.timeline')");
@@ -450,7 +450,7 @@ async fn a_person_asks_a_worker_to_claim_nothing_and_to_stop(scene: Scene) {
     let lane = broker.register(&Register::lane("mail", process, LEASE)).await.unwrap().name;
     let heartbeat = async |mode, heard| {
         let load = WorkerLoad::new(2, 8).using(Some(48_234_496), Some(1_257)).working(mode, heard);
-        broker.extend(&[Extend::new("mail", lane.clone(), 0, LEASE).saying(load)]).await.remove(0).unwrap().asked.map(|ask| ask.mode)
+        broker.extend(&[Extend::new("mail", lane.clone(), 0, LEASE).with_load(load)]).await.remove(0).unwrap().asked.map(|ask| ask.mode)
     };
     assert_eq!(heartbeat(WorkerMode::Works, 0).await, None);
     let url = scene.url.clone();

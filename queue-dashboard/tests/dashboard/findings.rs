@@ -24,7 +24,7 @@ crate::on_brokers! {
     releases_that_declare_different_limits_are_reported
     a_group_has_the_same_word_in_the_list_and_on_its_page
     a_job_that_has_ended_has_no_progress_bar
-    the_backlog_of_a_subscription_is_told_apart
+    the_backlog_of_a_subscription_is_distinguished
     the_metrics_have_every_queue
 }
 
@@ -187,7 +187,7 @@ async fn a_job_that_has_ended_has_no_progress_bar(bed: Bed) {
     assert!(page.contains("Last progress report") && page.contains("before the job ended") && !page.contains("<progress"), "{page}");
 }
 
-async fn the_backlog_of_a_subscription_is_told_apart(bed: Bed) {
+async fn the_backlog_of_a_subscription_is_distinguished(bed: Bed) {
     bed.client.inspector().subscribe("orders", "billing", queue_core::topics::Begin::Start).await.unwrap();
     for n in 0..5 {
         let json = format!("{{\"order\":{n}}}");

@@ -13,14 +13,14 @@ use queue_core::{
 crate::on_brokers! {
     a_parameter_of_any_type_is_shown_and_edited
     an_edit_of_one_field_leaves_the_others_as_they_are
-    an_edit_of_a_parameter_makes_the_group_of_it_anew
+    an_edit_of_a_parameter_makes_the_group_of_it_again
     an_edit_without_parameters_is_refused
     large_parameters_are_saved
     links_lead_to_the_job_that_they_name
     buttons_of_a_group_act_on_this_group
     a_pause_ends_at_a_time_of_day
     a_limit_is_set_to_something
-    a_copy_in_a_queue_without_workers_says_so
+    a_copy_in_a_queue_without_workers_reports_it
     an_operation_that_has_ended_is_not_stopped
     a_problem_links_to_where_it_came_from
     a_worker_that_stops_is_asked_nothing_more
@@ -95,7 +95,7 @@ async fn an_edit_of_one_field_leaves_the_others_as_they_are(bed: Bed) {
     }
 }
 
-async fn an_edit_of_a_parameter_makes_the_group_of_it_anew(bed: Bed) {
+async fn an_edit_of_a_parameter_makes_the_group_of_it_again(bed: Bed) {
     remind::job("acme".to_owned(), None).id("one").delay(HOUR).enqueue(&bed.client).await.unwrap();
     assert_eq!(show(&bed, "mail/one").await.group.unwrap().as_str(), "acme");
     let site = bed.site().await;
@@ -214,7 +214,7 @@ async fn a_limit_is_set_to_something(bed: Bed) {
     assert_eq!(limit.set.and_then(|set| set.concurrency), Some(1));
 }
 
-async fn a_copy_in_a_queue_without_workers_says_so(bed: Bed) {
+async fn a_copy_in_a_queue_without_workers_reports_it(bed: Bed) {
     bed.enqueue("one", None).await;
     bed.work_until(JobState::Done, 1).await;
     let site = bed.site().await;
@@ -290,7 +290,7 @@ async fn worker(bed: &Bed) -> (ProcessId, impl AsyncFn(WorkerMode, u64)) {
     let lane = broker.register(&Register::lane("mail", process, HOUR)).await.unwrap().name;
     let heartbeat = async move |mode, heard| {
         let load = WorkerLoad::new(0, 8).working(mode, heard);
-        broker.extend(&[Extend::new("mail", lane.clone(), 0, HOUR).saying(load)]).await.remove(0).unwrap();
+        broker.extend(&[Extend::new("mail", lane.clone(), 0, HOUR).with_load(load)]).await.remove(0).unwrap();
     };
     (process, heartbeat)
 }

@@ -18,7 +18,7 @@ crate::on_brokers! {
     many_open_pages_cost_the_broker_as_much_as_one
     nothing_is_asked_when_nobody_looks
     a_stream_ends_with_its_server
-    the_page_of_a_job_that_is_gone_says_so
+    the_page_of_a_job_that_is_gone_reports_it
 }
 
 async fn a_change_reaches_an_open_page_within_seconds(bed: Bed) {
@@ -119,7 +119,7 @@ async fn a_stream_ends_with_its_server(bed: Bed) {
     wait("the stream to end").end_of(async { while stream.event().await.is_some() {} }).await;
 }
 
-async fn the_page_of_a_job_that_is_gone_says_so(bed: Bed) {
+async fn the_page_of_a_job_that_is_gone_reports_it(bed: Bed) {
     bed.enqueue("one", Some("no")).await;
     bed.work_until(JobState::Dead, 1).await;
     let site = bed.site().await;

@@ -23,38 +23,38 @@ use queue_worker::{Shutdown, Worker};
 
 crate::on_brokers! {
     every_page_has_an_empty_state
-    the_overview_says_what_is_wrong
+    the_overview_reports_what_is_wrong
     the_overview_shows_outboxes
     links_follow_the_place_where_it_is_mounted
     jobs_are_narrowed_and_paged_without_losing_one
     what_is_done_to_the_selected_is_done_to_them_alone
     all_jobs_of_a_state_are_changed_after_a_question
     operations_are_listed_and_stopped
-    an_operation_says_how_far_it_is_and_is_gone_on_with
+    an_operation_reports_how_far_it_is_and_is_gone_on_with
     a_release_that_cannot_read_jobs_is_named
     a_job_shows_its_errors_and_hides_its_secrets
-    a_job_says_that_its_result_was_too_large_to_keep
+    a_job_reports_that_its_result_was_too_large_to_keep
     progress_and_log_of_a_job_are_live_and_hide_secrets
     a_queue_is_paused_and_resumed
-    a_job_says_why_it_does_not_run
-    a_worker_that_is_not_heard_of_is_silent
+    a_job_reports_why_it_does_not_run
+    a_worker_that_is_not_seen_is_silent
     a_worker_shows_what_it_uses
     a_worker_shows_what_runs_on_it
     a_worker_is_asked_to_claim_nothing_and_to_stop
     a_schedule_is_paused_run_and_backfilled
-    schedules_say_what_keeps_their_jobs_from_running
+    schedules_report_what_keeps_their_jobs_from_running
     schedules_are_paged_without_losing_one
     a_group_is_paused_weighed_and_cancelled
     groups_are_listed_by_what_waits_and_paged_without_losing_one
-    groups_do_not_say_that_they_are_in_turn_where_they_are_not
-    the_overview_says_in_words_what_jobs_wait_for
+    groups_do_not_report_that_they_are_in_turn_where_they_are_not
+    the_overview_reports_in_words_what_jobs_wait_for
     failures_offer_what_their_own_jobs_allow
-    the_history_says_which_queue_is_not_known
+    the_history_reports_which_queue_is_not_known
     a_limit_says_who_holds_it_and_is_set
     limits_are_paged_without_losing_one
-    a_topic_says_how_far_its_subscriptions_are
+    a_topic_reports_how_far_its_subscriptions_are
     failures_that_are_alike_are_one_row_and_are_acted_on_together
-    the_history_tells_what_workers_did_in_each_span
+    the_history_reports_what_workers_did_in_each_span
     a_first_visit_is_less_than_sixty_kilobytes
 }
 
@@ -100,7 +100,7 @@ async fn every_page_has_an_empty_state(bed: Bed) {
 }
 
 /// Nobody takes its jobs back here, so that it stays on the list.
-async fn a_worker_that_is_not_heard_of_is_silent(bed: Bed) {
+async fn a_worker_that_is_not_seen_is_silent(bed: Bed) {
     let dead = Register::lane("mail", ProcessId::random(), Duration::from_millis(1));
     bed.client.broker().register(&dead).await.unwrap();
     let site = bed.site().await;
@@ -116,7 +116,7 @@ async fn a_worker_shows_what_it_uses(bed: Bed) {
     let unknown = ["slots", "memory", "CPU"].map(|name| format!(r#"data-label="{name}">unknown<"#));
     assert!(unknown.iter().all(|cell| page.contains(cell)), "{page}");
     let load = WorkerLoad::new(3, 64).using(Some(48_234_496), Some(1_257));
-    broker.extend(&[Extend::new("mail", lane, 0, duration).saying(load)]).await.remove(0).unwrap();
+    broker.extend(&[Extend::new("mail", lane, 0, duration).with_load(load)]).await.remove(0).unwrap();
     let page = eventually(&site, "/workers", "3 of 64").await;
     assert!(page.contains(">46.0 MiB<") && page.contains(">125 %<") && !unknown.iter().any(|cell| page.contains(cell)), "{page}");
 }
@@ -159,7 +159,7 @@ async fn a_worker_is_asked_to_claim_nothing_and_to_stop(bed: Bed) {
     assert_eq!(site.post("operate", "/workers/quiet", &[("id", &id)]).await.status, 400);
     let heartbeat = async |mode, heard| {
         let load = WorkerLoad::new(0, 8).working(mode, heard);
-        broker.extend(&[Extend::new("mail", lane.clone(), 0, lease).saying(load)]).await.remove(0).unwrap().asked
+        broker.extend(&[Extend::new("mail", lane.clone(), 0, lease).with_load(load)]).await.remove(0).unwrap().asked
     };
     assert_eq!(heartbeat(WorkerMode::Works, 0).await, None);
     eventually(&site, &path, "/workers/quiet").await;
@@ -184,7 +184,7 @@ async fn a_worker_is_asked_to_claim_nothing_and_to_stop(bed: Bed) {
     assert_eq!(site.post("operate", "/workers/stop", &[("id", "0123456789abcdef")]).await.status, 404);
 }
 
-async fn a_job_says_why_it_does_not_run(bed: Bed) {
+async fn a_job_reports_why_it_does_not_run(bed: Bed) {
     bed.enqueue("one", None).await;
     bed.enqueue("two", None).await;
     let site = bed.site().await;
@@ -206,7 +206,7 @@ async fn a_job_says_why_it_does_not_run(bed: Bed) {
     assert!(!page.contains("Why it does not run"), "{page}");
 }
 
-async fn the_overview_says_what_is_wrong(bed: Bed) {
+async fn the_overview_reports_what_is_wrong(bed: Bed) {
     bed.enqueue("waits", None).await;
     let site = bed.site().await;
     let page = site.get("").await.body;
@@ -241,7 +241,7 @@ async fn the_overview_shows_outboxes(bed: Bed) {
     assert!(!page.contains("<b>web-1"), "{page}");
 }
 
-async fn the_history_tells_what_workers_did_in_each_span(bed: Bed) {
+async fn the_history_reports_what_workers_did_in_each_span(bed: Bed) {
     for id in ["one", "two"] {
         bed.enqueue(id, None).await;
     }
@@ -488,7 +488,7 @@ async fn operations_are_listed_and_stopped(bed: Bed) {
     assert!(page.contains("completed") && page.contains(r#"data-label="changed">3<"#), "{page}");
 }
 
-async fn an_operation_says_how_far_it_is_and_is_gone_on_with(bed: Bed) {
+async fn an_operation_reports_how_far_it_is_and_is_gone_on_with(bed: Bed) {
     for n in 0..3 {
         bed.enqueue(&format!("job-{n}"), None).await;
     }
@@ -569,7 +569,7 @@ async fn a_job_shows_its_errors_and_hides_its_secrets(bed: Bed) {
     assert!(page.contains("sent to good@example.com") && page.contains(">done<"), "{page}");
 }
 
-async fn a_job_says_that_its_result_was_too_large_to_keep(bed: Bed) {
+async fn a_job_reports_that_its_result_was_too_large_to_keep(bed: Bed) {
     bed.enqueue("huge", None).await;
     let (broker, lease) = (bed.client.broker(), Duration::from_secs(30));
     let lane = broker.register(&Register::lane("mail", ProcessId::random(), lease)).await.unwrap().name;
@@ -734,7 +734,7 @@ async fn a_schedule_is_paused_run_and_backfilled(bed: Bed) {
     }
 }
 
-async fn schedules_say_what_keeps_their_jobs_from_running(bed: Bed) {
+async fn schedules_report_what_keeps_their_jobs_from_running(bed: Bed) {
     bed.schedule("nightly", "0 3 * * *").await;
     let unknown = RawJob::new("no_such_task", vec![0x80]).queue("mail");
     bed.client.schedules().upsert(Schedule::cron("lost", "0 4 * * *").raw_job(unknown)).await.unwrap();
@@ -849,7 +849,7 @@ async fn an_eviction_policy_is_among_what_is_wrong_on_redis() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broker_that_goes_away_leaves_a_page_that_says_so_on_redis() {
+async fn a_broker_that_goes_away_leaves_a_page_that_reports_it_on_redis() {
     let mut server = Server::start(Kind::Redis);
     let client = Client::connect(&server.url()).await.unwrap();
     common::send_mail::job("a".to_owned(), None, None).enqueue(&client).await.unwrap();
@@ -926,7 +926,7 @@ async fn a_group_is_paused_weighed_and_cancelled(bed: Bed) {
     assert_eq!(none.status, 404, "{}", none.body);
 }
 
-async fn groups_do_not_say_that_they_are_in_turn_where_they_are_not(bed: Bed) {
+async fn groups_do_not_report_that_they_are_in_turn_where_they_are_not(bed: Bed) {
     bed.grouped("acme", 1).await;
     let site = bed.site().await;
     let of = "/group?queue=mail&group=acme";
@@ -957,7 +957,7 @@ async fn groups_do_not_say_that_they_are_in_turn_where_they_are_not(bed: Bed) {
     assert!(!page.contains(">in rotation<") && !page.contains("wait behind others"), "{page}");
 }
 
-async fn the_overview_says_in_words_what_jobs_wait_for(bed: Bed) {
+async fn the_overview_reports_in_words_what_jobs_wait_for(bed: Bed) {
     bed.limited("acct_17").await;
     let page = eventually(&bed.site().await, "", "1 waiting for a slot of a limit<").await;
     assert!(!page.contains("limit_full<"), "{page}");
@@ -983,7 +983,7 @@ async fn failures_offer_what_their_own_jobs_allow(bed: Bed) {
     assert!(!parked.contains("Retry now") && !parked.contains(">Retrying<") && parked.contains(">Parked<"), "{parked}");
 }
 
-async fn the_history_says_which_queue_is_not_known(bed: Bed) {
+async fn the_history_reports_which_queue_is_not_known(bed: Bed) {
     bed.enqueue("one", None).await;
     let site = bed.site().await;
     assert!(site.get("/history?queue=nope").await.body.contains("The queue nope is not known."));
@@ -991,7 +991,7 @@ async fn the_history_says_which_queue_is_not_known(bed: Bed) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lists_say_that_they_could_not_be_read_while_the_broker_is_away_on_redis() {
+async fn lists_report_that_they_could_not_be_read_while_the_broker_is_away_on_redis() {
     let mut server = Server::start(Kind::Redis);
     let client = Client::connect(&server.url()).await.unwrap();
     common::send_mail::job("a".to_owned(), None, None).enqueue(&client).await.unwrap();
@@ -1050,7 +1050,7 @@ async fn a_queue_that_cannot_be_read_is_named_by_the_lists_on_redis() {
     assert!(named > 0, "one of these keys is looked at");
 }
 
-async fn a_topic_says_how_far_its_subscriptions_are(bed: Bed) {
+async fn a_topic_reports_how_far_its_subscriptions_are(bed: Bed) {
     let inspector = bed.client.inspector();
     inspector.subscribe("orders", "billing", queue_core::topics::Begin::Start).await.unwrap();
     for n in 0..60 {

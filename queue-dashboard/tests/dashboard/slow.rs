@@ -45,7 +45,7 @@ async fn one_by_one(address: SocketAddr, start: String) -> String {
 }
 
 #[tokio::test]
-async fn clients_that_say_nothing_or_little_lose_their_places() {
+async fn clients_that_send_nothing_or_little_lose_their_places() {
     let client = Client::connect("sqlite://:memory:").await.unwrap();
     let mut options = Options::default();
     (options.bind, options.no_auth, options.allow_actions) = ("127.0.0.1:0".parse().unwrap(), true, true);

@@ -7,7 +7,7 @@
 use std::{fs, path::Path};
 
 #[test]
-fn each_mistake_is_told_as_expected() {
+fn each_mistake_is_reported_as_expected() {
     let cases = trybuild::TestCases::new();
     cases.compile_fail("ui/*.rs");
 }

@@ -169,7 +169,7 @@ async fn commit<T>(committing: Committing<'_>, tx: JobTransaction<'_>) -> Result
     ];
     let inserted =
         tx.execute_typed(&adapter::commit_sql(&outbox, &committing), &values).await.map_err(|error| match error.as_db_error() {
-            Some(said) if *said.code() == SqlState::UNIQUE_VIOLATION => committing.lost_race(),
+            Some(cause) if *cause.code() == SqlState::UNIQUE_VIOLATION => committing.lost_race(),
             _ => with_tables(error),
         })?;
     if inserted == 0 {

@@ -116,8 +116,8 @@ impl Relay {
                     let mut messages = poll_fn(move |context| connection.poll_message(context));
                     // The caller of a query gets an error, too.
                     while let Some(Ok(message)) = messages.next().await {
-                        if let AsyncMessage::Notification(said) = message
-                            && let Some(database) = read_hex(said.payload())
+                        if let AsyncMessage::Notification(notification) = message
+                            && let Some(database) = read_hex(notification.payload())
                         {
                             bell::of(&database).send_replace(());
                         }

@@ -125,7 +125,7 @@ async fn a_schedule_ticks_at_its_times() {
 }
 
 #[tokio::test]
-async fn a_worker_of_the_tests_own_hears_of_work_that_is_due() {
+async fn a_worker_of_the_tests_own_is_notified_of_work_that_is_due() {
     let queue = TestQueue::new();
     let waiting = square::job(4).delay(Duration::from_secs(3600)).retention(Duration::from_secs(60)).enqueue(queue.client()).await.unwrap();
     let (client, stop) = (queue.client().clone(), queue_worker::Shutdown::new());

@@ -29,7 +29,7 @@ async fn values_are_compared_as_they_are_stored() {
 }
 
 #[test]
-fn a_time_that_cannot_be_read_says_how_to_write_it() {
+fn a_time_that_cannot_be_read_reports_how_to_write_it() {
     let queue = TestQueue::new();
     let text = message(|| queue.advance("10 parsecs"));
     assert!(text.starts_with("time `10 parsecs`: ") && text.ends_with("write it like `10m` or `1h 30m`"), "{text}");

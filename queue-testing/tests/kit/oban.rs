@@ -92,7 +92,7 @@ async fn perform_job_returns_failures_snoozes_cancellations_and_panics() {
 }
 
 #[tokio::test]
-async fn perform_job_with_a_payload_that_cannot_be_stored_says_so() {
+async fn perform_job_with_a_payload_that_cannot_be_stored_reports_it() {
     let queue = TestQueue::new();
     let large = tokio::spawn(async move { queue.run_in_place(mail(&"a".repeat(300_000), "x")).await });
     let panic = large.await.unwrap_err().into_panic();

@@ -19,7 +19,7 @@ use crate::{
     letters,
     queues::Queues,
     time::now,
-    tuning::{AUDIT, CALLS, CLAMPED, ROUND, SWEPT_AGAIN, SWEPT_FOR, TOLD},
+    tuning::{AUDIT, CALLS, CLAMPED, LOGGED_AT_ONCE, ROUND, SWEPT_AGAIN, SWEPT_FOR},
 };
 
 pub(crate) struct Janitor {
@@ -49,7 +49,7 @@ pub(crate) struct Round {
 
 /// Whether a queue has had its time in this round. If not, waits as long as the last call took, so
 /// that the broker has half of its time for jobs.
-async fn time_is_over(began: Instant, asked: Instant, round: &mut Round) -> bool {
+async fn has_used_its_time(began: Instant, asked: Instant, round: &mut Round) -> bool {
     let answered = now();
     let is_over = answered.saturating_duration_since(began) >= SWEPT_FOR;
     if !is_over {
@@ -79,7 +79,7 @@ impl Janitor {
                     self.history.buried(at, swept.buried.len());
                     round.removed += swept.removed();
                     tracing::debug!(queue, ?swept, "sweep done");
-                    if !swept.more || time_is_over(began, asked, round).await {
+                    if !swept.more || has_used_its_time(began, asked, round).await {
                         return;
                     }
                 }
@@ -104,7 +104,7 @@ impl Janitor {
             match clamp(&self.broker, &queue, self.ahead[at], CLAMPED, true).await {
                 Ok(clamped) => {
                     round.repaired += clamped.schedules.len();
-                    for schedule in clamped.schedules.iter().take(TOLD) {
+                    for schedule in clamped.schedules.iter().take(LOGGED_AT_ONCE) {
                         tracing::warn!(
                             queue = &*queue,
                             schedule,
@@ -136,7 +136,7 @@ impl Janitor {
                 Ok(swept) if swept.elsewhere => return,
                 Ok(swept) => {
                     round.removed += swept.removed();
-                    if !swept.more || time_is_over(began, asked, round).await {
+                    if !swept.more || has_used_its_time(began, asked, round).await {
                         break;
                     }
                 }
@@ -160,7 +160,7 @@ impl Janitor {
                             "events were removed before slow subscriptions read them; `topics show` lists the subscriptions"
                         );
                     }
-                    if !trimmed.more || time_is_over(began, asked, round).await {
+                    if !trimmed.more || has_used_its_time(began, asked, round).await {
                         return;
                     }
                 }
@@ -177,10 +177,10 @@ impl Janitor {
         match self.broker.audit(queue, Audit { repair: true, thorough: false }).await {
             Ok(damages) => {
                 round.repaired += damages.len();
-                for Damage { kind, subject } in damages.iter().take(TOLD) {
+                for Damage { kind, subject } in damages.iter().take(LOGGED_AT_ONCE) {
                     tracing::warn!(queue, %kind, subject, "repaired damage that another program has caused");
                 }
-                if damages.len() > TOLD {
+                if damages.len() > LOGGED_AT_ONCE {
                     tracing::warn!(queue, repaired = damages.len(), "repaired more damage; `doctor` searches the whole queue");
                 }
             }
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_round_removes_what_was_kept_long_enough_and_says_so() {
+    async fn a_round_removes_what_was_kept_long_enough_and_reports_it() {
         let client = Client::connect("sqlite://:memory:").await.unwrap();
         let (broker, lease) = (client.broker().clone(), Duration::from_secs(30));
         let mut janitor = janitor(&client, "swept", SweepLimits::default());

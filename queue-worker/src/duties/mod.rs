@@ -145,7 +145,7 @@ mod tests {
     /// Panics in its second pass, and counts the passes.
     struct Clumsy {
         passes: usize,
-        told: mpsc::UnboundedSender<usize>,
+        ticked: mpsc::UnboundedSender<usize>,
     }
 
     impl Pass for Clumsy {
@@ -159,19 +159,19 @@ mod tests {
         async fn tick(&mut self) {
             self.passes += 1;
             assert!(self.passes < 2, "as it must");
-            let _ = self.told.send(self.passes);
+            let _ = self.ticked.send(self.passes);
         }
     }
 
     #[tokio::test]
-    async fn a_duty_that_panics_is_made_anew_until_the_worker_is_over() {
+    async fn a_duty_that_panics_is_made_again_until_the_worker_is_over() {
         let client = Client::connect("sqlite://:memory:").await.unwrap();
         let (shutdown, made) = (CancellationToken::new(), Arc::new(AtomicUsize::new(0)));
-        let (told, mut passes) = mpsc::unbounded_channel();
+        let (ticked, mut passes) = mpsc::unbounded_channel();
         let restarts = Arc::<Restarts>::default();
         Supervisor::new(client.broker().clone(), shutdown.clone(), restarts.clone()).start(&made, move |made| {
             made.fetch_add(1, Ordering::Relaxed);
-            Clumsy { passes: 0, told: told.clone() }
+            Clumsy { passes: 0, ticked: ticked.clone() }
         });
         assert_eq!((passes.recv().await, passes.recv().await), (Some(1), Some(1)));
         assert!(made.load(Ordering::Relaxed) >= 2);

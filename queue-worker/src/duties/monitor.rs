@@ -9,19 +9,19 @@ use std::{
 use queue_core::broker::{Condition, Trouble};
 
 use super::Pass;
-use crate::{connection::Connection, time::now, tuning::TOLD_AGAIN};
+use crate::{connection::Connection, time::now, tuning::LOGGED_AGAIN};
 
 pub(crate) struct Monitor {
     connection: Arc<Connection>,
     heartbeat: Duration,
-    told: Told,
+    logged: Logged,
     /// Whether there was a look.
     began: bool,
 }
 
 impl Monitor {
     pub(crate) fn new(connection: Arc<Connection>, heartbeat: Duration) -> Self {
-        Monitor { connection, heartbeat, told: Told::default(), began: false }
+        Monitor { connection, heartbeat, logged: Logged::default(), began: false }
     }
 }
 
@@ -43,7 +43,7 @@ impl Pass for Monitor {
         let broker = self.connection.broker.info().location;
         match self.connection.broker.condition().await {
             Ok(condition) => {
-                let news = self.told.log(&broker, &condition, now());
+                let news = self.logged.log(&broker, &condition, now());
                 self.connection.set_condition(condition);
                 news
             }
@@ -61,7 +61,7 @@ const EVICTING: &str = "evicting";
 
 /// The last reported trouble, and the time of the report.
 #[derive(Default)]
-struct Told(Option<(&'static str, Instant)>);
+struct Logged(Option<(&'static str, Instant)>);
 
 /// What is worth a line.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub(crate) enum News {
     Over,
 }
 
-impl Told {
+impl Logged {
     /// Logs trouble when it begins, once in a while as long as it lasts, and when it ends.
     fn log(&mut self, broker: &str, condition: &Condition, now: Instant) -> Option<News> {
         let Condition { used, limit, free, trouble, .. } = condition;
@@ -80,7 +80,7 @@ impl Told {
             (Some(News::Over), _) if was_evicting => tracing::info!(broker, "the broker no longer evicts jobs"),
             (Some(News::Over), _) => tracing::info!(broker, used, limit, free, "the broker accepts new jobs again"),
             (Some(News::Trouble), Some(trouble)) => {
-                tracing::warn!(broker, used, limit, free, "the broker is {}: {trouble}; {}", trouble.name(), trouble.way_out());
+                tracing::warn!(broker, used, limit, free, "the broker is {}: {trouble}; {}", trouble.name(), trouble.advice());
             }
             _ => {}
         }
@@ -93,7 +93,7 @@ impl Told {
             None => self.0.take().map(|_| News::Over),
             Some(Trouble::Lost(_)) => None,
             Some(trouble) => {
-                let known = self.0.is_some_and(|(name, at)| name == trouble.name() && now < at + TOLD_AGAIN);
+                let known = self.0.is_some_and(|(name, at)| name == trouble.name() && now < at + LOGGED_AGAIN);
                 (!known).then(|| {
                     self.0 = Some((trouble.name(), now));
                     News::Trouble
@@ -121,16 +121,16 @@ mod tests {
     }
 
     #[test]
-    fn trouble_is_told_when_it_begins_once_an_interval_and_when_it_is_over() {
-        let (mut told, began) = (Told::default(), now());
+    fn trouble_is_reported_when_it_begins_once_an_interval_and_when_it_is_over() {
+        let (mut logged, began) = (Logged::default(), now());
         let full = |used: u32| Trouble::Full(format!("{used} bytes are used"));
-        assert_eq!(told.news(None, began), None);
-        assert_eq!(told.news(Some(&full(1)), began), Some(News::Trouble));
+        assert_eq!(logged.news(None, began), None);
+        assert_eq!(logged.news(Some(&full(1)), began), Some(News::Trouble));
         // The figures change with every look.
-        assert_eq!(told.news(Some(&full(2)), began + TOLD_AGAIN / 2), None);
-        assert_eq!(told.news(Some(&full(3)), began + TOLD_AGAIN), Some(News::Trouble));
-        assert_eq!(told.news(Some(&Trouble::ReadOnly(String::new())), began + TOLD_AGAIN), Some(News::Trouble));
-        assert_eq!([told.news(None, began), told.news(None, began)], [Some(News::Over), None]);
-        assert_eq!(told.news(Some(&Trouble::Lost(String::new())), began), None);
+        assert_eq!(logged.news(Some(&full(2)), began + LOGGED_AGAIN / 2), None);
+        assert_eq!(logged.news(Some(&full(3)), began + LOGGED_AGAIN), Some(News::Trouble));
+        assert_eq!(logged.news(Some(&Trouble::ReadOnly(String::new())), began + LOGGED_AGAIN), Some(News::Trouble));
+        assert_eq!([logged.news(None, began), logged.news(None, began)], [Some(News::Over), None]);
+        assert_eq!(logged.news(Some(&Trouble::Lost(String::new())), began), None);
     }
 }

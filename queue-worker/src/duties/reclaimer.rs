@@ -121,7 +121,7 @@ impl Reclaimer {
         // That is an answer, and does not concern other queues.
         self.seen.retain(|(of, _), _| *of != queue);
         self.refusals.failed();
-        if self.refusals.is_news() {
+        if self.refusals.is_logged() {
             tracing::error!(queue = %name, %error, "the broker rejected the reclaim: this worker does not reclaim jobs of crashed workers");
         }
     }

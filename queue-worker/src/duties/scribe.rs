@@ -70,12 +70,12 @@ async fn send(broker: &DynBroker, contexts: Vec<JobContext>) {
     // With about how many bytes each has.
     let (mut requests, mut bytes): (Vec<ProgressReport>, Vec<usize>) = (Vec::new(), Vec::new());
     for context in &contexts {
-        let Some(lane) = context.lane().filter(|_| context.has_told()) else { continue };
-        let told = context.take_reported(MAX_BYTES);
-        if told.progress.is_none() && told.lines.is_empty() {
+        let Some(lane) = context.lane().filter(|_| context.has_reports()) else { continue };
+        let reported = context.take_reported(MAX_BYTES);
+        if reported.progress.is_none() && reported.lines.is_empty() {
             continue;
         }
-        let more = told.bytes();
+        let more = reported.bytes();
         let has_room = |(at, request): (usize, &ProgressReport)| {
             let fits = request.jobs.len() < MAX_ITEMS && bytes[at] + more <= MAX_BYTES;
             (fits && request.lane == *lane && *request.queue == *context.queue()).then_some(at)
@@ -86,7 +86,7 @@ async fn send(broker: &DynBroker, contexts: Vec<JobContext>) {
         });
         bytes.resize(requests.len(), 0);
         bytes[at] += more;
-        requests[at].jobs.push(told);
+        requests[at].jobs.push(reported);
     }
     let answers = join_all(requests.iter().map(|request| tokio::time::timeout(PROGRESS_PATIENCE, broker.store_progress(request)))).await;
     for (request, answer) in requests.into_iter().zip(answers) {
@@ -107,9 +107,9 @@ async fn send(broker: &DynBroker, contexts: Vec<JobContext>) {
 }
 
 fn put_back(contexts: &[JobContext], request: ProgressReport) {
-    for told in request.jobs {
-        if let Some(context) = contexts.iter().find(|context| context.claim() == told.claim && *context.id() == told.id) {
-            context.put_back_reported(told);
+    for reported in request.jobs {
+        if let Some(context) = contexts.iter().find(|context| context.claim() == reported.claim && *context.id() == reported.id) {
+            context.put_back_reported(reported);
         }
     }
 }

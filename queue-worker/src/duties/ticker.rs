@@ -25,7 +25,7 @@ use crate::{
     metrics,
     queues::Queues,
     time::now,
-    tuning::{SCHEDULES_ASKED, SCHEDULES_SOUGHT, TICK_PATIENCE, TICKS_TOGETHER, TOLD_AGAIN},
+    tuning::{LOGGED_AGAIN, SCHEDULES_ASKED, SCHEDULES_SOUGHT, TICK_PATIENCE, TICKS_TOGETHER},
 };
 
 pub(crate) struct Ticker {
@@ -34,13 +34,13 @@ pub(crate) struct Ticker {
     /// When the schedules of each queue are asked for next.
     next: Vec<Instant>,
     /// When a problem was last logged.
-    told: Option<Instant>,
+    logged: Option<Instant>,
 }
 
 impl Ticker {
     pub(crate) fn new(broker: DynBroker, queues: Queues) -> Self {
         let next = queues.iter().map(|_| now()).collect();
-        Ticker { broker, queues, next, told: None }
+        Ticker { broker, queues, next, logged: None }
     }
 
     async fn make_ticks(mut self) {
@@ -124,8 +124,8 @@ impl Ticker {
         if let Some(error) = &ticks.problem {
             if error.is_transient() {
                 tracing::debug!(queue, schedule = name, %error, "a tick is delayed: the broker is unavailable or full");
-            } else if self.told.is_none_or(|told| now() >= told + TOLD_AGAIN) {
-                self.told = Some(now());
+            } else if self.logged.is_none_or(|logged| now() >= logged + LOGGED_AGAIN) {
+                self.logged = Some(now());
                 tracing::warn!(queue, schedule = name, %error, "this worker cannot create the job of a tick; another worker may");
             }
         }

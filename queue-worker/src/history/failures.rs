@@ -105,11 +105,11 @@ mod tests {
         failures.crashed(1, 0);
         let mut taken = failures.take(1);
         taken.sort_by_key(|failure| failure.pattern.clone());
-        let told: Vec<_> = taken.iter().map(|failure| (failure.pattern.as_str(), failure.count, failure.tasks[0].0.as_str())).collect();
-        assert_eq!(told, [("order *: no", 3, "mail"), ("release v* cannot", 1, "old"), (CRASHED, 3, OTHERS)]);
+        let counted: Vec<_> = taken.iter().map(|failure| (failure.pattern.as_str(), failure.count, failure.tasks[0].0.as_str())).collect();
+        assert_eq!(counted, [("order *: no", 3, "mail"), ("release v* cannot", 1, "old"), (CRASHED, 3, OTHERS)]);
         assert_eq!((taken[0].message.as_str(), &taken[0].releases[..]), ("order 1: no", &[("v7".to_owned(), 3)][..]));
         assert_eq!(taken[0].jobs, [0, 1, 2].map(job));
-        assert!(failures.take(1).is_empty() && failures.take(0).is_empty(), "nothing is told twice");
+        assert!(failures.take(1).is_empty() && failures.take(0).is_empty(), "nothing is reported twice");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::{
     messages::Ran,
     queues::Queues,
     time::now,
-    tuning::{CHECKED_TOGETHER, DEPTH_TOLD},
+    tuning::{CHECKED_TOGETHER, DEPTH_REPORTED},
 };
 
 pub(crate) struct History {
@@ -108,7 +108,7 @@ impl History {
             return;
         }
         let (tasks, failures) = (self.tallies.take(queue), self.failures.take(queue));
-        if tasks.is_empty() && failures.is_empty() && reported.answered_at.is_some_and(|last| now < last + DEPTH_TOLD) {
+        if tasks.is_empty() && failures.is_empty() && reported.answered_at.is_some_and(|last| now < last + DEPTH_REPORTED) {
             return;
         }
         reported.seq += 1;

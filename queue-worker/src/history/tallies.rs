@@ -166,7 +166,7 @@ mod tests {
         assert_eq!((mail.run.count(), mail.wait.count()), (6, 6));
         let others = taken.remove(OTHERS).unwrap().counts;
         assert_eq!((others.parked, others.crashed, others.dead), (1, 3, 1));
-        assert!(taken.is_empty() && tallies.take(1).is_empty() && tallies.take(0).is_empty(), "nothing is told twice");
+        assert!(taken.is_empty() && tallies.take(1).is_empty() && tallies.take(0).is_empty(), "nothing is reported twice");
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(super) struct Heartbeat {
     /// Since when the broker rejects heartbeats with an error that does not pass by itself.
     refused: Option<Instant>,
     /// The lane that reports the load of the worker.
-    pub(super) speaker: Option<LaneId>,
+    pub(super) reporter: Option<LaneId>,
     usage: Usage,
 }
 
@@ -36,7 +36,7 @@ impl Heartbeat {
             in_flight: FuturesUnordered::new(),
             unanswered: None,
             refused: None,
-            speaker: None,
+            reporter: None,
             usage: Usage::begin(now),
         }
     }
@@ -65,10 +65,10 @@ impl Pump {
     }
 
     fn due_heartbeats(&mut self, now: Instant) -> Vec<(LaneId, u32, Extend)> {
-        self.heartbeat.speaker = speaker(&self.queues.all, self.heartbeat.speaker);
+        self.heartbeat.reporter = reporter(&self.queues.all, self.heartbeat.reporter);
         let load = self.load(now);
-        let speakers = speakers(&self.queues.all, self.heartbeat.speaker, load.mode);
-        due(&self.queues.all, self.shared.settings.lease, &speakers, load)
+        let reporters = reporters(&self.queues.all, self.heartbeat.reporter, load.mode);
+        due(&self.queues.all, self.shared.settings.lease, &reporters, load)
     }
 
     /// The record of the worker.
@@ -81,7 +81,7 @@ impl Pump {
     /// The first heartbeat follows the first registration, and is that of the speaker alone: a
     /// worker cannot be controlled before its first report.
     pub(super) fn send_first_heartbeat(&mut self) {
-        if self.heartbeat.speaker.is_none() && self.stop.times.is_none() {
+        if self.heartbeat.reporter.is_none() && self.stop.times.is_none() {
             let mut due = self.due_heartbeats(now());
             due.retain(|(_, _, extend)| extend.load.is_some());
             if !due.is_empty() {
@@ -93,8 +93,8 @@ impl Pump {
     pub(super) fn heartbeats_ended(&mut self, sent: Instant, heartbeats: Vec<HeartbeatAnswer>) {
         let (lanes, mut unanswered, mut asked) = (heartbeats.len(), None, None);
         let turns = self.request.mode == WorkerMode::Works;
-        for HeartbeatAnswer { lane: id, generation, said, answer } in heartbeats {
-            if let (Some(mode), true) = (said, answer.is_ok()) {
+        for HeartbeatAnswer { lane: id, generation, mode, answer } in heartbeats {
+            if let (Some(mode), true) = (mode, answer.is_ok()) {
                 self.queues[id.queue].reported_mode = mode;
             }
             let lane = &mut self.queues[id.queue].lanes[id.lane];
@@ -159,24 +159,24 @@ pub(super) struct HeartbeatAnswer {
     pub(super) lane: LaneId,
     pub(super) generation: u32,
     /// The mode of the worker, if the heartbeat carries it.
-    pub(super) said: Option<WorkerMode>,
+    pub(super) mode: Option<WorkerMode>,
     pub(super) answer: Result<Extended, Error>,
 }
 
 /// A heartbeat for every lane that holds something, or has a turn on its way: that one may have
 /// been carried out, and its reply lost with the jobs that it brought. An idle lane may lapse: it
-/// registers again when it is needed. One lane, the speaker, always sends heartbeats, which carry
-/// the load of the worker: `speakers` has its number, by queue.
-fn due(queues: &[QueueState], lease: Duration, speakers: &[Option<usize>], load: WorkerLoad) -> Vec<(LaneId, u32, Extend)> {
+/// registers again when it is needed. One lane, the reporter, always sends heartbeats, which carry
+/// the load of the worker: `reporters` has its number, by queue.
+fn due(queues: &[QueueState], lease: Duration, reporters: &[Option<usize>], load: WorkerLoad) -> Vec<(LaneId, u32, Extend)> {
     let mut heartbeats = Vec::new();
     for (queue, state) in queues.iter().enumerate() {
         for (lane, entry) in state.lanes.iter().enumerate() {
-            let (id, speaks) = (LaneId { queue, lane }, speakers[queue] == Some(lane));
+            let (id, reports) = (LaneId { queue, lane }, reporters[queue] == Some(lane));
             if let Some(name) = &entry.name
-                && (entry.is_used() || speaks)
+                && (entry.is_used() || reports)
             {
                 let extend = Extend::new(state.name.clone(), name.clone(), entry.answered, lease);
-                let extend = if speaks { extend.saying(load) } else { extend };
+                let extend = if reports { extend.with_load(load) } else { extend };
                 heartbeats.push((id, entry.generation, extend));
             }
         }
@@ -184,20 +184,20 @@ fn due(queues: &[QueueState], lease: Duration, speakers: &[Option<usize>], load:
     heartbeats
 }
 
-/// The lane that speaks for the worker: the one that has done so last, as long as it is registered,
-/// else the first that is.
-fn speaker(queues: &[QueueState], last: Option<LaneId>) -> Option<LaneId> {
+/// The lane whose heartbeats report for the worker: the last one, as long as it is registered, else
+/// the first registered lane.
+fn reporter(queues: &[QueueState], last: Option<LaneId>) -> Option<LaneId> {
     let is_named = |id: &LaneId| queues[id.queue].lanes[id.lane].name.is_some();
     let lanes = |(queue, state): (usize, &QueueState)| (0..state.lanes.len()).map(move |lane| LaneId { queue, lane }).collect::<Vec<_>>();
     last.filter(is_named).or_else(|| queues.iter().enumerate().flat_map(lanes).find(is_named))
 }
 
-/// The lanes whose heartbeats carry a mode, by queue: that of the speaker, and one of every queue
-/// in which the worker is not, or was last not, working. Its idle lanes there would lapse, as it
-/// sends no turns.
-fn speakers(queues: &[QueueState], speaker: Option<LaneId>, mode: WorkerMode) -> Vec<Option<usize>> {
-    let of = |(queue, state): (usize, &QueueState)| match speaker {
-        Some(speaker) if speaker.queue == queue => Some(speaker.lane),
+/// The lanes whose heartbeats carry a mode, by queue: the reporter, and one lane of every queue in
+/// which the worker is not working, or last reported that it was not. Without turns, its idle lanes
+/// there would expire.
+fn reporters(queues: &[QueueState], reporter: Option<LaneId>, mode: WorkerMode) -> Vec<Option<usize>> {
+    let of = |(queue, state): (usize, &QueueState)| match reporter {
+        Some(reporter) if reporter.queue == queue => Some(reporter.lane),
         _ if mode == WorkerMode::Works && state.reported_mode == WorkerMode::Works => None,
         _ => state.lanes.iter().position(|lane| lane.name.is_some()),
     };
@@ -212,7 +212,7 @@ async fn send(connection: Arc<Connection>, heartbeats: Vec<(LaneId, u32, Extend)
     let heartbeats: Vec<HeartbeatAnswer> = heartbeats
         .into_iter()
         .zip(answers)
-        .map(|((lane, generation, extend), answer)| HeartbeatAnswer { lane, generation, said: extend.load.map(|load| load.mode), answer })
+        .map(|((lane, generation, extend), answer)| HeartbeatAnswer { lane, generation, mode: extend.load.map(|load| load.mode), answer })
         .collect();
     if heartbeats.iter().any(|heartbeat| heartbeat.answer.is_ok()) {
         connection.answered();

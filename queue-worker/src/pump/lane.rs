@@ -164,7 +164,7 @@ async fn wait(connection: &Connection, waiting: &mut Option<Waiting>, patience: 
     *waiting = None;
     connection.outage.answered();
     // Credentials that are being rotated, or a bug: no job is abandoned for it.
-    if patience.is_news() {
+    if patience.is_logged() {
         tracing::error!(queue, tries, %error, "the broker rejected a request, retrying");
     }
     patience.longest_pause().await;

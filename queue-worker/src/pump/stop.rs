@@ -153,19 +153,19 @@ impl Pump {
         for queue in &mut self.queues.all {
             queue.lanes.iter_mut().for_each(|lane| letters::log_unconfirmed(&queue.name, &mut lane.burials));
         }
-        let (load, mut speaks_in) = (self.load(now()), self.heartbeat.speaker.map(|speaker| speaker.queue));
+        let (load, mut reports_to) = (self.load(now()), self.heartbeat.reporter.map(|reporter| reporter.queue));
         let last = FuturesUnordered::new();
         for (index, queue) in self.queues.all.iter().enumerate() {
             for lane in &queue.lanes {
                 let Some(name) = &lane.name else { continue };
                 let (broker, is_used) = (self.shared.connection.broker.clone(), lane.is_used());
-                let speaks = speaks_in.take_if(|queue| *queue == index).is_some();
-                if speaks || is_used {
+                let reports = reports_to.take_if(|queue| *queue == index).is_some();
+                if reports || is_used {
                     let lease = if is_used { self.shared.settings.lease } else { Duration::ZERO };
                     let mut heartbeat = Extend::new(queue.name.clone(), name.clone(), lane.answered, lease);
                     heartbeat.leaving = is_used;
                     // People see that it has stopped, and when.
-                    let heartbeat = if speaks { heartbeat.saying(load) } else { heartbeat };
+                    let heartbeat = if reports { heartbeat.with_load(load) } else { heartbeat };
                     last.push(async move { drop(broker.extend(&[heartbeat]).await) }.boxed());
                 } else {
                     let turn = Turn::new(queue.name.clone(), name.clone(), lane.answered + 1, Duration::ZERO);

@@ -8,7 +8,7 @@ use super::Pump;
 use crate::{
     config::CANCEL_GRACE,
     letters::address,
-    tuning::{BLOCKS, TOLD_AGAIN},
+    tuning::{BLOCKS, LOGGED_AGAIN},
 };
 
 pub(super) struct Watchdog {
@@ -37,7 +37,7 @@ impl Pump {
                 held.polls = (polls, now);
             }
             let blocked = now.saturating_duration_since(held.polls.1);
-            if blocked >= BLOCKS && self.watchdog.blockers.get(task).is_none_or(|told| now >= *told + TOLD_AGAIN) {
+            if blocked >= BLOCKS && self.watchdog.blockers.get(task).is_none_or(|logged| now >= *logged + LOGGED_AGAIN) {
                 self.watchdog.blockers.insert(task.to_owned(), now);
                 tracing::warn!(
                     %job,
@@ -53,8 +53,8 @@ impl Pump {
                 handler.context.cancel(CancelCause::LeaseLost);
             }
             let end = match (handler.context.deadline(), held.cancelled) {
-                (Some(deadline), Some((told, _))) => Some(deadline.min(told)),
-                (deadline, told) => deadline.or(told.map(|(told, _)| told)),
+                (Some(deadline), Some((logged, _))) => Some(deadline.min(logged)),
+                (deadline, logged) => deadline.or(logged.map(|(logged, _)| logged)),
             };
             if end.is_none_or(|end| end + CANCEL_GRACE * 2 >= now) {
                 continue;

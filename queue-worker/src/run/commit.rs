@@ -85,7 +85,7 @@ impl Run {
         match stored.repeat_after() {
             Some(delay) => Ending::Repeat { delay: delay.min(queue_core::__private::LONGEST) },
             None => {
-                let is_wanted = options.keep.is_some() || self.watched.stands();
+                let is_wanted = options.keep.is_some() || self.watched.is_valid();
                 Ending::Ack { result: stored.result().filter(|_| is_wanted).map(<[u8]>::to_vec), keep: options.keep }
             }
         }

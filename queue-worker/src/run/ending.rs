@@ -37,7 +37,7 @@ impl Run {
         match (outcome, context.cancel_cause()) {
             (Outcome::Done, _) => Ending::Ack { result: None, keep: options.keep },
             (Outcome::DoneWith(result), _) => {
-                let is_wanted = options.keep.is_some() || self.watched.stands();
+                let is_wanted = options.keep.is_some() || self.watched.is_valid();
                 let result = is_wanted.then(|| self.stored(result, task, context));
                 Ending::Ack { result, keep: options.keep }
             }

@@ -115,7 +115,7 @@ impl Run {
         let outcome = self.handle(known.handler, call, &context, own_trace).await;
         *ran = Some(Ran { waited, took: now().saturating_duration_since(began) });
         // Store progress and log first: the ending clears the receipt they need.
-        if context.has_told() {
+        if context.has_reports() {
             // Boxed, to keep the runs of jobs without progress and log lines small.
             Box::pin(self.shared.progress.store(&context)).await;
         }

@@ -61,8 +61,8 @@ impl Worker {
             ("producer_retention", settings.sweep.producers, LONGEST, "use less"),
             ("crash_window", settings.crashes.window, LONGEST, "use less"),
         ];
-        for (field, value, most, way_out) in longest.into_iter().filter(|(_, value, most, _)| value > most) {
-            problems.push(format!("{field} `{value:?}` is more than {most:?}; {way_out}"));
+        for (field, value, most, advice) in longest.into_iter().filter(|(_, value, most, _)| value > most) {
+            problems.push(format!("{field} `{value:?}` is more than {most:?}; {advice}"));
         }
         if settings.backoff.base > settings.backoff.max {
             let Backoff { base, max } = settings.backoff;
@@ -118,10 +118,10 @@ impl Worker {
     /// their queue.
     pub(super) fn group_rules(&self) -> Result<GroupRules, Vec<String>> {
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
-        let (mut said, mut problems) = (BTreeMap::<&str, (&str, GroupRule)>::new(), Vec::new());
+        let (mut declared, mut problems) = (BTreeMap::<&str, (&str, GroupRule)>::new(), Vec::new());
         // A task that only names the parameter declares no rule.
         for task in self.registry.tasks().filter(|task| served.contains(task.queue) && !task.group_rule.is_empty()) {
-            let (other, rule) = *said.entry(task.queue).or_insert((task.name, task.group_rule));
+            let (other, rule) = *declared.entry(task.queue).or_insert((task.name, task.group_rule));
             if rule != task.group_rule {
                 problems.push(format!(
                     "groups of queue `{}`: the task `{other}` declares {rule}, and `{}` declares {}; use the same rule, or declare it at one task",
@@ -129,17 +129,17 @@ impl Worker {
                 ));
             }
         }
-        if problems.is_empty() { Ok(said.into_iter().map(|(queue, (_, rule))| (queue.into(), rule)).collect()) } else { Err(problems) }
+        if problems.is_empty() { Ok(declared.into_iter().map(|(queue, (_, rule))| (queue.into(), rule)).collect()) } else { Err(problems) }
     }
 
     /// The aging that its tasks declare, by queue, or which tasks do not agree on that of their
     /// queue.
     pub(super) fn aging(&self) -> Result<BTreeMap<&'static str, Duration>, Vec<String>> {
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
-        let (mut said, mut problems) = (BTreeMap::<&str, (&str, Duration)>::new(), Vec::new());
+        let (mut declared, mut problems) = (BTreeMap::<&str, (&str, Duration)>::new(), Vec::new());
         for task in self.registry.tasks().filter(|task| served.contains(task.queue)) {
             let Some(every) = task.aging else { continue };
-            let (other, known) = *said.entry(task.queue).or_insert((task.name, every));
+            let (other, known) = *declared.entry(task.queue).or_insert((task.name, every));
             if known != every {
                 problems.push(format!(
                     "aging of queue `{}`: the task `{other}` declares {known:?}, and `{}` declares {every:?}; use the same value, or declare it at one task",
@@ -147,17 +147,17 @@ impl Worker {
                 ));
             }
         }
-        if problems.is_empty() { Ok(said.into_iter().map(|(queue, (_, every))| (queue, every)).collect()) } else { Err(problems) }
+        if problems.is_empty() { Ok(declared.into_iter().map(|(queue, (_, every))| (queue, every)).collect()) } else { Err(problems) }
     }
 
     /// The subscriptions of its functions, with the types of event that they know, or which
     /// functions do not agree on where theirs begins and what it does with other types.
     pub(super) fn subscriptions(&self) -> Result<Vec<Subscribe>, Vec<String>> {
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
-        let (mut said, mut problems) = (BTreeMap::<&str, Subscribe>::new(), Vec::new());
+        let (mut declared, mut problems) = (BTreeMap::<&str, Subscribe>::new(), Vec::new());
         for task in self.registry.tasks().filter(|task| served.contains(task.queue)) {
             let Some(SubscriptionDef { name, topic, begin, unknown }) = task.subscription else { continue };
-            let known = said.entry(task.queue).or_insert_with(|| Subscribe::new(topic, name, begin).unknown(unknown));
+            let known = declared.entry(task.queue).or_insert_with(|| Subscribe::new(topic, name, begin).unknown(unknown));
             if known.begin != begin {
                 problems.push(format!(
                     "subscription `{}`: one function has `from = \"{}\"`, and the one for `{}` ({}:{}) has `from = \"{}\"`; use the same value",
@@ -182,7 +182,7 @@ impl Worker {
             }
             known.types.push(task.name.to_owned());
         }
-        if problems.is_empty() { Ok(said.into_values().collect()) } else { Err(problems) }
+        if problems.is_empty() { Ok(declared.into_values().collect()) } else { Err(problems) }
     }
 
     /// The schedules that it declares, or what is wrong with them: an expression, a time zone that
@@ -218,11 +218,11 @@ impl Worker {
     pub(super) fn limits(&self) -> Result<Limits, Vec<String>> {
         let (mut limits, mut problems): (Limits, Vec<String>) = (Limits::new(), Vec::new());
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
-        let mut said: BTreeMap<(&str, &str), (&str, LimitRule)> = BTreeMap::new();
+        let mut declared: BTreeMap<(&str, &str), (&str, LimitRule)> = BTreeMap::new();
         for task in self.registry.tasks().filter(|task| served.contains(task.queue)) {
             // A task that only names a limit declares no values for it.
             for limit in task.limits.iter().filter(|limit| !limit.rule.is_empty()) {
-                let (other, rule) = *said.entry((task.queue, limit.name)).or_insert((task.name, limit.rule));
+                let (other, rule) = *declared.entry((task.queue, limit.name)).or_insert((task.name, limit.rule));
                 if rule != limit.rule {
                     problems.push(format!(
                         "limit `{}` of queue `{}`: the task `{other}` declares {rule}, and `{}` declares {}; use the same rule, or give one of them another name",
@@ -266,15 +266,15 @@ impl Worker {
                 wanted.entry(need.name).or_default().push(handler.task.name);
             }
         }
-        let told = |(value, tasks): (&str, Vec<&str>)| {
+        let problem = |(value, tasks): (&str, Vec<&str>)| {
             let tasks: Vec<String> = tasks.iter().map(|task| format!("`{task}`")).collect();
-            let way_out = match value.strip_prefix("alloc::sync::Arc<").and_then(|inner| inner.strip_suffix('>')) {
+            let advice = match value.strip_prefix("alloc::sync::Arc<").and_then(|inner| inner.strip_suffix('>')) {
                 Some(inner) => format!("take a `Data<{inner}>`, which is an `Arc` itself, or call `.data(..)` with an `Arc`"),
                 None if value.starts_with("dyn ") => format!("call `.shared_data(..)` with an `Arc<{value}>`"),
                 None => "call `.data(..)` with one".to_owned(),
             };
-            format!("task {} needs a value of type `{value}`, and the worker has none; {way_out}", tasks.join(", "))
+            format!("task {} needs a value of type `{value}`, and the worker has none; {advice}", tasks.join(", "))
         };
-        wanted.into_iter().map(told).collect()
+        wanted.into_iter().map(problem).collect()
     }
 }

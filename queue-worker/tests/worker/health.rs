@@ -13,7 +13,7 @@ async fn ignores_its_timeout(probe: Data<Probe>) {
 }
 
 #[tokio::test]
-async fn health_tells_what_goes_on_and_nothing_else_is_served() {
+async fn health_reports_the_state_and_nothing_else_is_served() {
     let (client, address) = (memory().await, free_address());
     run(worker(&client, &Arc::default()).health(address).concurrency(9), async {
         until_healthy(address).await;
@@ -34,7 +34,7 @@ async fn health_tells_what_goes_on_and_nothing_else_is_served() {
 }
 
 #[tokio::test]
-async fn a_client_that_says_nothing_delays_nobody() {
+async fn a_client_that_sends_nothing_delays_nobody() {
     let (client, address) = (memory().await, free_address());
     run(worker(&client, &Arc::default()).health(address), async {
         until_healthy(address).await;

@@ -102,7 +102,7 @@ async fn a_crash_too_many_buries() {
 /// Heartbeats do not become rarer than one in five seconds: a third of the lease would be beyond
 /// all patience.
 #[tokio::test]
-async fn a_handler_hears_of_its_cancel_soon_however_long_the_lease() {
+async fn a_handler_is_notified_of_its_cancel_soon_however_long_the_lease() {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
     let job = waits_for_its_cancel::job().enqueue(&client).await.unwrap();
     // Its only slot is taken, so that no turn brings anything.

@@ -86,7 +86,7 @@ async fn the_first_that_was_added_is_the_outermost() {
 }
 
 #[tokio::test]
-async fn an_outcome_can_be_looked_at_and_changed() {
+async fn an_outcome_can_be_read_and_changed() {
     struct Doubles;
     impl Middleware for Doubles {
         async fn run(&self, _: &JobContext, next: Next<'_>) -> Outcome {
@@ -174,7 +174,7 @@ impl Middleware for Waits {
 }
 
 #[tokio::test]
-async fn the_timeout_covers_middleware_and_a_run_that_was_told_to_stop_does_not_begin() {
+async fn the_timeout_covers_middleware_and_a_run_that_was_asked_to_stop_does_not_begin() {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
     let handle = plain::job().timeout(Duration::from_millis(50)).enqueue(&client).await.unwrap();
     let worker = worker(&client, &probe).middleware(Notes("outer", probe.clone())).middleware(Waits(probe.clone()));
@@ -183,7 +183,7 @@ async fn the_timeout_covers_middleware_and_a_run_that_was_told_to_stop_does_not_
 }
 
 #[tokio::test]
-async fn a_middleware_hears_of_a_cancel() {
+async fn a_middleware_is_notified_of_a_cancel() {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
     let handle = plain::job().enqueue(&client).await.unwrap();
     run(worker(&client, &probe).lease(Duration::from_secs(2)).middleware(Waits(probe.clone())), async {
@@ -263,7 +263,7 @@ async fn a_blocking_handler_that_outlives_its_timeout_is_waited_for_within_middl
 }
 
 #[tokio::test]
-async fn what_says_that_it_was_stopped_and_was_not_has_failed() {
+async fn a_run_that_claims_it_was_stopped_and_was_not_has_failed() {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
     let handle = plain::job().enqueue(&client).await.unwrap();
     let worker = worker(&client, &probe).middleware(Instead(|| Outcome::Stopped(CancelCause::Shutdown)));

@@ -392,7 +392,7 @@ async fn a_handler_knows_its_deadline_and_its_lease() {
 }
 
 #[tokio::test]
-async fn several_mistakes_are_told_at_once() {
+async fn several_mistakes_are_reported_at_once() {
     let client = memory().await;
     let problems = worker(&client, &Arc::default()).concurrency(0).lease(Duration::MAX).queue("a b").check().unwrap_err().to_string();
     for part in ["concurrency `0`", "lease `", "queue `a b`"] {

@@ -70,7 +70,7 @@ async fn problem(shape: impl FnOnce(Worker) -> Worker) -> String {
 }
 
 #[tokio::test]
-async fn each_setting_that_cannot_work_is_named_with_its_value_and_a_way_out() {
+async fn each_setting_that_cannot_work_is_named_with_its_value_and_advice() {
     type Case = (fn(Worker) -> Worker, [&'static str; 2]);
     let cases: [Case; 17] = [
         (|worker| worker.concurrency(0), ["concurrency `0`", "use 1 or more"]),
@@ -176,7 +176,7 @@ async fn a_task_that_is_registered_by_hand_is_known() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_is_told() {
+async fn an_address_that_is_taken_is_reported() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let problem = problem(|worker| worker.queue("plain").health(address)).await;

@@ -492,7 +492,7 @@ fn a_given_id_makes_one_job_and_another_payload_under_it_is_refused() {
 }
 
 #[test]
-fn a_delayed_job_waits_and_says_for_how_long() {
+fn a_delayed_job_waits_and_reports_for_how_long() {
     let place = Place::new();
     let job = place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":1}"#, "--delay", "1h 30m", "--queue", "later"]);
     assert!(job.starts_with("later/"));
@@ -504,7 +504,7 @@ fn a_delayed_job_waits_and_says_for_how_long() {
 }
 
 #[test]
-fn a_filter_says_which_jobs_are_listed_and_changed() {
+fn a_filter_reports_which_jobs_are_listed_and_changed() {
     let place = Place::new();
     for name in ["Ada", "Bob", "Cy"] {
         place.ok(&["enqueue", "greet", "--args", &format!(r#"{{"name":"{name}"}}"#), "--id", name]);
@@ -599,7 +599,7 @@ fn a_search_goes_through_all_queues_and_goes_on_with_its_cursor() {
 }
 
 #[test]
-fn mistakes_are_told_with_the_way_out_and_nothing_is_stored() {
+fn mistakes_are_reported_with_advice_and_nothing_is_stored() {
     let place = Place::new();
     for (task, says) in [("gret", "did you mean `greet`?"), ("something_else_entirely", "there are `close_order`, `greet`")] {
         let ended = place.run(&["enqueue", task]);
@@ -650,7 +650,7 @@ fn mistakes_are_told_with_the_way_out_and_nothing_is_stored() {
 
 /// The queue has to be there, and the jobs too, before it is asked whether they are to go.
 #[test]
-fn it_is_said_how_many_jobs_would_be_removed() {
+fn a_preview_reports_how_many_jobs_would_be_removed() {
     let place = Place::new();
     for n in 1..=2 {
         place.ok(&["enqueue", "close_order", "--args", &format!(r#"{{"order_id":{n}}}"#), "--id", &format!("o-{n}")]);
@@ -705,7 +705,7 @@ fn a_job_or_queue_that_is_not_there_has_a_code_of_its_own() {
 }
 
 #[test]
-fn a_dead_job_tells_why_and_is_put_back() {
+fn a_dead_job_reports_why_and_is_put_back() {
     let place = Place::new();
     let job = place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":7}"#]);
     let wrong = place.run(&["jobs", "requeue", &job]);
@@ -808,7 +808,7 @@ fn promotes(place: &Place, url: &str) {
 }
 
 #[test]
-fn a_job_says_why_it_does_not_run_on_every_broker() {
+fn a_job_reports_why_it_does_not_run_on_every_broker() {
     let place = Place::new();
     adds_reasons(&place, &format!("sqlite://{}", place.file().display()));
     for kind in [Kind::Redis, Kind::Valkey] {
@@ -941,7 +941,7 @@ fn a_shell_waits_for_jobs() {
 }
 
 #[test]
-fn a_shell_is_told_that_a_result_was_too_large_to_keep() {
+fn the_command_reports_that_a_result_was_too_large_to_keep() {
     let place = Place::new();
     let job = place.ok(&["enqueue", "greet", "--args", r#"{"name":"Ada","times":10000}"#, "--id", "huge"]);
     place.work_until(&job, "done");
@@ -1118,7 +1118,7 @@ fn a_reader_that_goes_away_is_no_failure() {
 }
 
 #[test]
-fn only_work_runs_the_setup_and_its_failure_is_told() {
+fn only_work_runs_the_setup_and_its_failure_is_reported() {
     let place = Place::new();
     place.ok(&["enqueue", "greet", "--args", r#"{"name":"a"}"#]);
     place.ok(&["status"]);
@@ -1131,7 +1131,7 @@ fn only_work_runs_the_setup_and_its_failure_is_told() {
 }
 
 #[test]
-fn a_broker_that_cannot_be_used_is_told_with_the_way_out() {
+fn a_broker_that_cannot_be_used_is_reported_with_advice() {
     let place = Place::new();
     let port = free_port();
     let ended = place.run(&["status", "--url", &format!("redis://:geheim@127.0.0.1:{port}")]);
@@ -1144,7 +1144,7 @@ fn a_broker_that_cannot_be_used_is_told_with_the_way_out() {
 }
 
 #[test]
-fn jobs_that_do_not_end_in_the_grace_time_are_given_back_and_the_code_says_so() {
+fn jobs_that_do_not_end_in_the_grace_time_are_given_back_and_the_exit_code_shows_it() {
     let place = Place::new();
     let job = place.ok(&["enqueue", "wait_long"]);
     let mut command = place.command(&["work", "--queue", "slow", "--grace", "100ms"]);
@@ -1214,7 +1214,7 @@ fn a_doctor_reports_what_piles_up_in_a_file() {
 }
 
 #[test]
-fn a_doctor_tells_what_is_wrong_and_repairs_it_if_asked() {
+fn a_doctor_reports_what_is_wrong_and_repairs_it_if_asked() {
     let place = Place::new();
     place.ok(&["enqueue", "greet", "--args", "{\"name\":\"Ada\"}"]);
     let sound = place.json(&["doctor", "--json"]);
@@ -1247,7 +1247,7 @@ fn a_doctor_tells_what_is_wrong_and_repairs_it_if_asked() {
 }
 
 #[test]
-fn a_unique_key_is_shown_looked_for_and_released() {
+fn a_unique_key_is_shown_searched_and_released() {
     let place = Place::new();
     let enqueue = |name: &str| {
         let args = format!("{{\"name\":\"{name}\"}}");

@@ -162,7 +162,7 @@ fn client() -> (Arc<LosesAnswers>, Client) {
 /// The key, the group and the limits that a task declares are made of the new parameters; what was
 /// given stays.
 #[tokio::test]
-async fn what_is_made_of_parameters_is_made_anew() {
+async fn what_is_made_of_parameters_is_made_again() {
     let (_, client) = client();
     let inspector = client.inspector();
     let job = charge::job("a".to_owned(), 1).delay(LATER).enqueue(&client).await.unwrap();

@@ -8,7 +8,7 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, process::Stdio};
 use queue_tests::{command_line::Place, patience};
 
 #[test]
-fn a_variable_that_says_nothing_is_refused() {
+fn an_empty_variable_is_refused() {
     let place = Place::sqlite(env!("CARGO_BIN_EXE_rude_worker"));
     place.ok(&["enqueue", "obey"]);
     let cases: [(&str, &[&str], i32); 3] =

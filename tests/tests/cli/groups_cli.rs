@@ -80,7 +80,7 @@ async fn a_person_sees_what_code_declares_of_groups_and_goes_over_it() {
 }
 
 #[test]
-fn a_rule_that_cannot_be_is_refused_with_a_way_out() {
+fn a_rule_that_cannot_be_is_refused_with_advice() {
     let place = Place::sqlite(SHOP);
     place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":1}"#, "--group", "acme"]);
     let weight = place.fails(&["groups", "set", "orders/acme", "--weight", "0"]);
@@ -187,7 +187,7 @@ async fn the_jobs_of_a_group_are_cancelled_and_those_of_others_are_not() {
 
 /// A rule may be there before the first job of its queue, whose name may be misspelt, too.
 #[tokio::test]
-async fn a_queue_that_is_not_there_is_told_of() {
+async fn a_queue_that_is_not_there_is_reported() {
     let place = Place::sqlite(SHOP);
     let client = Client::connect(place.url()).await.unwrap().watched();
     bill::job("acme".to_owned()).enqueue(&client).await.unwrap();

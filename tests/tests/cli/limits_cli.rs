@@ -49,7 +49,7 @@ async fn a_person_sets_shows_and_removes_limits() {
 }
 
 #[test]
-fn a_limit_that_cannot_be_is_refused_with_a_way_out() {
+fn a_limit_that_cannot_be_is_refused_with_advice() {
     let place = Place::sqlite(SHOP);
     place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":1}"#]);
     for (arguments, problem) in [

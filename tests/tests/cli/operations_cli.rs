@@ -81,7 +81,7 @@ async fn the_address_of_a_job_is_taken_in_every_filter() {
 }
 
 #[tokio::test]
-async fn an_operation_is_looked_at_started_and_kept() {
+async fn an_operation_is_previewed_started_and_kept() {
     let (folder, url) = in_folder();
     let client = Client::connect(&url).await.unwrap().watched();
     put(&client, 12).await;

@@ -31,7 +31,7 @@ fn a_person_publishes_reads_and_subscribes() {
     let shown = place.json(&["topics", "show", "orders"]);
     let billing = &shown["subscriptions"][0];
     assert_eq!((&shown["events"], &billing["behind"], &billing["from"]), (&2.into(), &2.into(), &"start".into()));
-    assert_eq!(billing["stands_because"], "no live worker serves it");
+    assert_eq!(billing["stop_reason"], "no live worker serves it");
     let text = place.ok(&["topics", "show", "orders"]);
     assert!(text.contains("2 of 2 added in total") && text.contains("billing"), "{text}");
     assert!(place.ok(&["topics", "list"]).contains("orders"));
@@ -56,7 +56,7 @@ fn a_person_publishes_reads_and_subscribes() {
 
 /// An event that has waited for most of the limit of the lag goes soon, whoever has not read it.
 #[test]
-fn an_event_that_will_be_gone_before_it_is_read_is_told_in_time() {
+fn an_event_that_will_be_gone_before_it_is_read_is_reported_in_time() {
     let place = bed();
     place.ok(&["topics", "subscribe", "billing@orders", "--from", "start"]);
     place.ok(&["topics", "publish", "orders", "OrderPaid", r#"{"order":17}"#]);
@@ -94,7 +94,7 @@ fn a_person_rewinds_a_subscription() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_a_way_out() {
+fn what_cannot_be_is_refused_with_advice() {
     let place = bed();
     for (arguments, problem) in [
         (&["show", "orders"][..], "no topic `orders`; there is none"),

@@ -27,7 +27,7 @@ use queue_tests::{
 on_servers! {
     a_person_watches_a_queue
     a_program_sees_all_queues_and_new_ones
-    who_reads_too_slowly_is_told_how_much_is_lost
+    a_slow_reader_learns_how_much_is_lost
     a_watcher_goes_on_at_the_server_that_comes_back
     a_key_of_another_type_stops_no_job_and_loses_transitions
     a_queue_that_cannot_be_watched_ends_no_watch_of_others
@@ -165,13 +165,13 @@ async fn sees_all(client: Client) {
     assert_eq!(watch.next_within(Duration::from_millis(300)).await.unwrap(), None);
 }
 
-async fn who_reads_too_slowly_is_told_how_much_is_lost(kind: Kind) {
+async fn a_slow_reader_learns_how_much_is_lost(kind: Kind) {
     let server = Server::start(kind);
     reads_too_slowly(Client::connect(&server.url()).await.unwrap().watched()).await;
 }
 
 #[tokio::test]
-async fn who_reads_too_slowly_is_told_how_much_is_lost_on_sqlite() {
+async fn a_slow_reader_learns_how_much_is_lost_on_sqlite() {
     reads_too_slowly(Client::connect("sqlite://:memory:").await.unwrap().watched()).await;
 }
 

@@ -179,7 +179,7 @@ async fn sees_what_runs(place: &Place) {
     reported.jobs.push(told);
     assert_eq!(broker.store_progress(&reported).await.unwrap(), [true]);
     let load = WorkerLoad::new(2, 8).using(Some(48_234_496), Some(1_250));
-    broker.extend(&[Extend::new("orders", lanes[0].clone(), 1, TERM).saying(load)]).await.remove(0).unwrap();
+    broker.extend(&[Extend::new("orders", lanes[0].clone(), 1, TERM).with_load(load)]).await.remove(0).unwrap();
 
     let shown = place.json(&["workers", "show", &process.to_string()]);
     let jobs = shown["jobs"].as_array().unwrap();

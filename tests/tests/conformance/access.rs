@@ -331,7 +331,7 @@ async fn on_redis_a_socket_reaches_the_server() {
 }
 
 #[tokio::test]
-async fn on_redis_tls_trusts_whom_it_is_told_to_and_shows_who_we_are() {
+async fn on_redis_tls_trusts_the_configured_roots_and_shows_who_we_are() {
     let files = Certificates::new();
     let port = free_port();
     let _server = Server::with(Kind::Redis, &as_words(&files.options(port)));

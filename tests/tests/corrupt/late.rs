@@ -29,7 +29,7 @@ on_servers! {
     a_late_repair_gives_no_job_a_second_place
     a_late_look_at_what_has_gone_on_finds_nothing
     an_id_whose_digest_is_lost_is_still_taken
-    a_time_that_never_comes_is_told_as_one_far_away
+    a_time_that_never_comes_is_reported_as_one_far_away
     a_round_of_any_size_can_be_unpacked
     what_a_heartbeat_brings_is_bounded
 }
@@ -173,7 +173,7 @@ async fn an_id_whose_digest_is_lost_is_still_taken(kind: Kind) {
 }
 
 /// Infinity is a score like others, and so is one that no clock reaches.
-async fn a_time_that_never_comes_is_told_as_one_far_away(kind: Kind) {
+async fn a_time_that_never_comes_is_reported_as_one_far_away(kind: Kind) {
     let server = Server::start(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
     let mut job = given("g", "g");

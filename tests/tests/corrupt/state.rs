@@ -146,7 +146,7 @@ impl Case {
     }
 
     pub(crate) fn heartbeat(&self) -> Extend {
-        Extend::new(self.queue.clone(), self.scene.lane.clone(), self.scene.answered, LONG).saying(WorkerLoad::new(1, 2))
+        Extend::new(self.queue.clone(), self.scene.lane.clone(), self.scene.answered, LONG).with_load(WorkerLoad::new(1, 2))
     }
 }
 
@@ -262,7 +262,7 @@ impl Scene {
         broker.reclaim(&queue, &RULE).await.expect("a sweep is answered");
         let mut lane = builder.lane(LONG).await;
         builder.turn(&mut lane, LONG, 0, None).await;
-        let heartbeat = Extend::new(builder.queue.as_str(), lane.name.clone(), lane.answered, LONG).saying(WorkerLoad::new(1, 2));
+        let heartbeat = Extend::new(builder.queue.as_str(), lane.name.clone(), lane.answered, LONG).with_load(WorkerLoad::new(1, 2));
         builder.broker.extend(&[heartbeat]).await.remove(0).expect("a heartbeat is taken");
         // A lane that is fenced and not swept, and one whose lease is over.
         let mut fenced = builder.lane(SHORT).await;

@@ -260,7 +260,7 @@ fn errors_in(source: &str) -> Vec<&str> {
 
 /// The columns *stored*, *retry* and *exit code* say what the code does.
 #[test]
-fn the_reference_says_of_each_error_whether_it_is_stored_and_how_a_command_exits() {
+fn the_reference_reports_of_each_error_whether_it_is_stored_and_how_a_command_exits() {
     let (page, error, exit) = (read("docs/errors.md"), read("queue-core/src/error.rs"), read("queue-cli/src/exit.rs"));
     let body = |source: &str, function: &str| {
         let (_, body) = source.split_once(&format!("fn {function}(")).unwrap_or_else(|| panic!("there is no {function}"));

@@ -27,10 +27,10 @@ use queue_tests::{
 use queue_worker::Worker;
 
 on_servers! {
-    slots_and_eligible_groups_are_counted_anew_from_the_jobs
+    slots_and_eligible_groups_are_recounted_from_the_jobs
     a_lane_that_knows_no_groups_keeps_them_out
     a_large_group_is_cancelled_while_others_are_served
-    jobs_of_groups_that_are_not_looked_at_are_in_no_count
+    jobs_of_groups_that_are_not_examined_are_in_no_count
     an_era_of_virtual_time_ends_and_each_group_keeps_its_turn
 }
 
@@ -99,7 +99,7 @@ async fn is_mended(broker: &DynBroker, hands: Hands<'_>) {
 /// `a`, as it is stored.
 const A: &str = "\0\u{1}a";
 
-async fn slots_and_eligible_groups_are_counted_anew_from_the_jobs(kind: Kind) {
+async fn slots_and_eligible_groups_are_recounted_from_the_jobs(kind: Kind) {
     let server = Server::start(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
     let key = |name: &str| format!("queue:{{{QUEUE}}}:{name}");
@@ -113,7 +113,7 @@ async fn slots_and_eligible_groups_are_counted_anew_from_the_jobs(kind: Kind) {
 }
 
 #[tokio::test]
-async fn slots_and_eligible_groups_in_a_sqlite_file_are_counted_anew_from_the_jobs() {
+async fn slots_and_eligible_groups_in_a_sqlite_file_are_recounted_from_the_jobs() {
     let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
@@ -304,14 +304,14 @@ async fn virtual_time_in_a_sqlite_file_lasts_a_hundred_years() {
     .await;
 }
 
-async fn jobs_of_groups_that_are_not_looked_at_are_in_no_count(kind: Kind) {
+async fn jobs_of_groups_that_are_not_examined_are_in_no_count(kind: Kind) {
     let server = Server::start(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
     further_groups_are_in_no_count(&broker).await;
 }
 
 #[tokio::test]
-async fn jobs_of_groups_that_are_not_looked_at_are_in_no_count_of_a_sqlite_file() {
+async fn jobs_of_groups_that_are_not_examined_are_in_no_count_of_a_sqlite_file() {
     let folder = folder();
     let broker: DynBroker = SqliteBroker::open_path(folder.path().join("queue.db")).unwrap();
     further_groups_are_in_no_count(&broker).await;

@@ -28,7 +28,7 @@ on_servers! {
     a_history_is_bounded_in_memory
     what_another_program_writes_into_a_history_stops_nobody
     a_full_server_refuses_a_report_and_takes_it_later
-    a_worker_on_a_server_tells_what_it_did
+    a_worker_on_a_server_reports_what_it_did
 }
 
 fn done(jobs: u64) -> Tally {
@@ -212,7 +212,7 @@ async fn fails() -> Result<(), String> {
 }
 
 /// What a worker did is told while it works, and the rest when it stops.
-async fn a_worker_tells_what_it_did(client: Client) {
+async fn a_worker_reports_what_it_did(client: Client) {
     let shutdown = Shutdown::new();
     let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<works>().register::<fails>();
     let working = tokio::spawn(worker.lease(Duration::from_secs(2)).run_with(shutdown.clone()));
@@ -241,18 +241,18 @@ async fn a_worker_tells_what_it_did(client: Client) {
     assert_eq!(total("works").await.unwrap().counts.done, 52);
 }
 
-async fn a_worker_on_a_server_tells_what_it_did(kind: Kind) {
+async fn a_worker_on_a_server_reports_what_it_did(kind: Kind) {
     let server = Server::start(kind);
-    a_worker_tells_what_it_did(Client::connect(&server.url()).await.unwrap().watched()).await;
+    a_worker_reports_what_it_did(Client::connect(&server.url()).await.unwrap().watched()).await;
 }
 
 #[tokio::test]
-async fn a_worker_on_sqlite_tells_what_it_did() {
-    a_worker_tells_what_it_did(Client::connect("sqlite://:memory:").await.unwrap().watched()).await;
+async fn a_worker_on_sqlite_reports_what_it_did() {
+    a_worker_reports_what_it_did(Client::connect("sqlite://:memory:").await.unwrap().watched()).await;
 }
 
 #[tokio::test]
-async fn status_and_doctor_tell_the_age_of_the_oldest_ready_job() {
+async fn status_and_doctor_report_the_age_of_the_oldest_ready_job() {
     let folder = folder();
     let url = format!("sqlite://{}", folder.path().join("queue.db").display());
     let run = |arguments: &[&str]| {

@@ -31,13 +31,13 @@ use queue_tests::{
 use queue_worker::Worker;
 
 on_servers! {
-    slots_and_chains_are_counted_anew_from_the_jobs
+    slots_and_chains_are_recounted_from_the_jobs
     a_lane_that_knows_no_limits_keeps_them_out
     a_rate_that_a_wrong_clock_has_stored_is_brought_back
     a_costly_job_is_not_overtaken_by_later_ones_of_its_key
     a_key_is_kept_for_a_costly_job_of_low_priority
     who_has_waited_for_a_limit_since_an_earlier_era_comes_first
-    keys_that_have_room_are_looked_at_in_turn
+    keys_that_have_room_are_examined_in_turn
 }
 
 const QUEUE: &str = "limited";
@@ -94,7 +94,7 @@ async fn is_mended(broker: &DynBroker, hands: Hands<'_>) {
     assert_eq!(damages(broker, LOOK).await, []);
 }
 
-async fn slots_and_chains_are_counted_anew_from_the_jobs(kind: Kind) {
+async fn slots_and_chains_are_recounted_from_the_jobs(kind: Kind) {
     let server = Server::start(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
     let at = |kind: &str| format!("queue:{{{QUEUE}}}:{kind}");
@@ -111,7 +111,7 @@ async fn slots_and_chains_are_counted_anew_from_the_jobs(kind: Kind) {
 }
 
 #[tokio::test]
-async fn slots_and_chains_are_counted_anew_from_the_rows() {
+async fn slots_and_chains_are_recounted_from_the_rows() {
     let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
@@ -273,14 +273,14 @@ async fn keys_take_turns(broker: &DynBroker, groups_in_turn: impl Fn() -> usize)
     assert!(eligible > KEYS - 10, "{eligible} groups are eligible");
 }
 
-async fn keys_that_have_room_are_looked_at_in_turn(kind: Kind) {
+async fn keys_that_have_room_are_examined_in_turn(kind: Kind) {
     let server = Server::start(kind);
     let turns = || server.command(&["ZCARD", &format!("queue:{{{QUEUE}}}:next")]).trim().trim_start_matches(':').parse().unwrap();
     keys_take_turns(&(RedisBroker::connect(&server.url()).await.unwrap() as DynBroker), turns).await;
 }
 
 #[tokio::test]
-async fn keys_that_have_room_are_looked_at_in_turn_in_a_file() {
+async fn keys_that_have_room_are_examined_in_turn_in_a_file() {
     let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
@@ -506,7 +506,7 @@ async fn complete(account: String, tokens: Option<u32>, ctx: JobContext) -> Resu
 /// A run says what it has really used, and whoever comes next waits for that: longer, or not at
 /// all, whatever became of the run.
 #[tokio::test]
-async fn a_run_says_what_it_has_used() {
+async fn a_run_reports_what_it_has_used() {
     let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let mut keys = Vec::new();
     for (account, tokens) in [("less", Some(3)), ("more", Some(15)), ("failed", None)] {

@@ -34,7 +34,7 @@ async fn double(n: u32, by_worker: Data<Calls>) -> Result<u32, std::io::Error> {
 
 on_servers! {
     the_calls_of_a_client_and_of_its_worker_are_counted
-    a_worker_says_what_it_uses_when_it_begins_and_that_it_stops
+    a_worker_reports_what_it_uses_when_it_begins_and_that_it_stops
 }
 
 /// A broker that fails on demand around one in memory; with an observer around it; and its
@@ -175,13 +175,13 @@ async fn follow_a_job(bare: Client) {
     assert_eq!(client["enqueue"].calls, 1, "those of the worker are not the client's: {client:?}");
 }
 
-async fn a_worker_says_what_it_uses_when_it_begins_and_that_it_stops(kind: Kind) {
+async fn a_worker_reports_what_it_uses_when_it_begins_and_that_it_stops(kind: Kind) {
     let server = Server::start(kind);
     begins_and_stops(Client::connect(&server.url()).await.unwrap().watched()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_says_what_it_uses_when_it_begins_and_that_it_stops_on_sqlite() {
+async fn a_worker_reports_what_it_uses_when_it_begins_and_that_it_stops_on_sqlite() {
     begins_and_stops(Client::connect("sqlite://:memory:").await.unwrap().watched()).await;
 }
 

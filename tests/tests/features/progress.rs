@@ -24,9 +24,9 @@ use tracing_subscriber::{filter::LevelFilter, prelude::*};
 
 on_servers! {
     progress_is_seen_while_a_job_runs_and_kept_with_it
-    a_full_server_refuses_what_is_told_and_takes_the_ending
+    a_full_server_refuses_what_is_reported_and_takes_the_ending
     a_lane_that_knows_no_progress_keeps_it_out
-    what_was_told_of_jobs_that_are_gone_leaves_nothing
+    reports_of_removed_jobs_leave_nothing
 }
 
 const QUEUE: &str = "told";
@@ -170,7 +170,7 @@ async fn is_seen(client: &Client, elsewhere: &Client) {
     }
 }
 
-async fn a_full_server_refuses_what_is_told_and_takes_the_ending(kind: Kind) {
+async fn a_full_server_refuses_what_is_reported_and_takes_the_ending(kind: Kind) {
     let server = Server::start(kind);
     let (client, broker) = connected(&server).await;
     let job = hasty::job().enqueue(&client).await.unwrap();
@@ -204,7 +204,7 @@ async fn a_lane_that_knows_no_progress_keeps_it_out(kind: Kind) {
     assert_eq!(server.command(&["EXISTS", &key("logs"), &key("progress")]), ":0\r\n");
 }
 
-async fn what_was_told_of_jobs_that_are_gone_leaves_nothing(kind: Kind) {
+async fn reports_of_removed_jobs_leave_nothing(kind: Kind) {
     let server = Server::start(kind);
     let (client, broker) = connected(&server).await;
     let (job, other) = (hasty::job().enqueue(&client).await.unwrap(), silent::job().enqueue(&client).await.unwrap());
@@ -227,7 +227,7 @@ async fn what_was_told_of_jobs_that_are_gone_leaves_nothing(kind: Kind) {
 /// A library that knows no progress removes the row of a job, and what was told goes with it.
 /// Before anything was told there is no trigger.
 #[tokio::test]
-async fn the_row_of_a_job_takes_along_what_was_told_of_it() {
+async fn the_reports_of_a_job_are_removed_with_its_row() {
     let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
@@ -255,7 +255,7 @@ async fn the_row_of_a_job_takes_along_what_was_told_of_it() {
 
 /// Whoever tells nothing makes no call, and whoever tells all the time makes about four a second.
 #[tokio::test]
-async fn what_is_told_is_stored_four_times_a_second_at_most() {
+async fn reports_are_stored_four_times_a_second_at_most() {
     let calls = Arc::new(Calls::default());
     let client = Client::connect("sqlite://:memory:").await.unwrap().with_observer(calls.clone());
     let job = silent::job().enqueue(&client).await.unwrap();

@@ -318,7 +318,7 @@ async fn a_worker_declares_ticks_and_runs() {
 
 /// What is wrong with a schedule is told when the worker starts, and by `upsert`.
 #[tokio::test]
-async fn a_zone_that_does_not_exist_is_told_at_the_start() {
+async fn a_zone_that_does_not_exist_is_reported_at_the_start() {
     let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let wrong = || Schedule::cron("nightly", "0 3 * * *").tz("Europe/Bonn").raw_job(job());
     let error = Worker::new(client.clone())

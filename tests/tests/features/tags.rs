@@ -17,10 +17,10 @@ use queue_tests::{
 };
 
 on_servers! {
-    tags_are_counted_anew_from_the_jobs
+    tags_are_recounted_from_the_jobs
     what_is_indexed_of_a_tag_is_small
     tags_of_large_jobs_are_dropped_some_at_a_time
-    an_edit_makes_the_tags_of_its_task_anew
+    an_edit_makes_the_tags_of_its_task_again
 }
 
 const QUEUE: &str = "tagged";
@@ -89,7 +89,7 @@ async fn is_mended(broker: &DynBroker, others: Others<'_>) {
     assert_eq!((found(broker, "17").await.1, damages(broker, LOOK).await), (Some(0), vec![]));
 }
 
-async fn tags_are_counted_anew_from_the_jobs(kind: Kind) {
+async fn tags_are_recounted_from_the_jobs(kind: Kind) {
     let server = Server::start(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
     let key = |kind: &str| format!("queue:{{{QUEUE}}}:{kind}");
@@ -110,7 +110,7 @@ async fn tags_are_counted_anew_from_the_jobs(kind: Kind) {
 }
 
 #[tokio::test]
-async fn tags_in_a_sqlite_file_are_counted_anew_from_the_jobs() {
+async fn tags_in_a_sqlite_file_are_recounted_from_the_jobs() {
     let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();
@@ -212,13 +212,13 @@ struct OrderPaid {
     kind: String,
 }
 
-async fn an_edit_makes_the_tags_of_its_task_anew(kind: Kind) {
+async fn an_edit_makes_the_tags_of_its_task_again(kind: Kind) {
     let server = Server::start(kind);
     makes_tags_anew(RedisBroker::connect(&server.url()).await.unwrap()).await;
 }
 
 #[tokio::test]
-async fn an_edit_makes_the_tags_of_its_task_anew_on_sqlite() {
+async fn an_edit_makes_the_tags_of_its_task_again_on_sqlite() {
     let folder = folder();
     makes_tags_anew(SqliteBroker::open_path(folder.path().join("queue.db")).unwrap()).await;
 }

@@ -87,7 +87,7 @@ async fn work_until<F: Future<Output = bool> + Send>(worker: Worker, holds: impl
     worker.run(until("the events are handled", &holds)).await.unwrap();
 }
 
-async fn each_function_hears_of_its_events(client: Client) {
+async fn each_function_receives_its_events(client: Client) {
     let heard = Arc::new(Heard::default());
     client.publish_all((1..=3).map(paid)).await.unwrap();
     for order in 4..=6 {
@@ -222,7 +222,7 @@ macro_rules! on_brokers {
 }
 
 on_brokers! {
-    each_function_hears_of_its_events
+    each_function_receives_its_events
     a_type_that_no_release_knows_waits_for_one_that_does
     what_fails_for_good_is_a_dead_letter_of_its_subscription
     trims_and_rewinds_beside_workers_lose_nothing
@@ -447,7 +447,7 @@ async fn a_full_server_stops_the_reading_and_not_the_endings() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_published_is_refused_with_a_way_out() {
+async fn what_cannot_be_published_is_refused_with_advice() {
     let client = Client::connect("sqlite://:memory:").await.unwrap().watched();
     let refused = async |event: Publication| event.publish(&client).await.unwrap_err().to_string();
     assert!(refused(Publication::raw("a b", "paid", vec![0x80])).await.contains("topic `a b`"));

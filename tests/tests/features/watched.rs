@@ -31,9 +31,9 @@ on_servers! {
     expired_marks_keep_nobody_from_waiting
     a_full_server_has_no_room_for_marks_and_who_waits_looks
     who_is_present_gets_the_result_of_a_job_that_is_not_kept
-    a_job_that_runs_is_told_at_once_that_it_is_cancelled
-    who_asks_for_a_result_over_64_kib_is_told_its_size
-    results_without_size_are_read_and_what_is_nested_too_deeply_is_told
+    a_running_job_is_notified_at_once_of_its_cancel
+    a_result_over_64_kib_is_answered_with_its_size
+    results_without_size_are_read_and_what_is_nested_too_deeply_is_reported
 }
 
 const QUEUE: &str = "watched";
@@ -368,14 +368,14 @@ async fn is_present(client: &Client, elsewhere: &Client) {
     worker.run(waits).await.unwrap();
 }
 
-async fn a_job_that_runs_is_told_at_once_that_it_is_cancelled(kind: Kind) {
+async fn a_running_job_is_notified_at_once_of_its_cancel(kind: Kind) {
     let server = Server::start(kind);
     let ((client, _), (elsewhere, _)) = (connected(&server).await, connected(&server).await);
     are_told(&client, &elsewhere).await;
 }
 
 #[tokio::test]
-async fn a_job_that_runs_is_told_at_once_that_it_is_cancelled_on_a_sqlite_file() {
+async fn a_running_job_is_notified_at_once_of_its_cancel_on_a_sqlite_file() {
     let folder = folder();
     let url = format!("sqlite://{}", folder.path().join("queue.db").display());
     are_told(&Client::connect(&url).await.unwrap().watched(), &Client::connect(&url).await.unwrap().watched()).await;
@@ -401,14 +401,14 @@ async fn are_told(client: &Client, elsewhere: &Client) {
     worker.run(cancels).await.unwrap();
 }
 
-async fn who_asks_for_a_result_over_64_kib_is_told_its_size(kind: Kind) {
+async fn a_result_over_64_kib_is_answered_with_its_size(kind: Kind) {
     let server = Server::start(kind);
     let ((client, _), (elsewhere, _)) = (connected(&server).await, connected(&server).await);
     are_told_of_a_large_result(&client, &elsewhere).await;
 }
 
 #[tokio::test]
-async fn who_asks_a_sqlite_file_for_a_result_over_64_kib_is_told_its_size() {
+async fn a_result_over_64_kib_of_a_sqlite_file_is_answered_with_its_size() {
     let folder = folder();
     let url = format!("sqlite://{}", folder.path().join("queue.db").display());
     are_told_of_a_large_result(&Client::connect(&url).await.unwrap().watched(), &Client::connect(&url).await.unwrap().watched()).await;
@@ -455,13 +455,13 @@ fn told_the_size<T: std::fmt::Debug>(what: &str, size: usize, answer: Result<Job
     assert!(text.ends_with(&expected), "{what}: {text}");
 }
 
-async fn results_without_size_are_read_and_what_is_nested_too_deeply_is_told(kind: Kind) {
+async fn results_without_size_are_read_and_what_is_nested_too_deeply_is_reported(kind: Kind) {
     let server = Server::start(kind);
     are_read(&connected(&server).await.0).await;
 }
 
 #[tokio::test]
-async fn results_without_size_are_read_in_a_sqlite_file_and_what_is_nested_too_deeply_is_told() {
+async fn results_without_size_are_read_in_a_sqlite_file_and_what_is_nested_too_deeply_is_reported() {
     let folder = folder();
     are_read(&Client::connect(&format!("sqlite://{}", folder.path().join("queue.db").display())).await.unwrap().watched()).await;
 }

@@ -52,7 +52,7 @@ macro_rules! on_every_broker {
 
 on_every_broker! {
     workers_that_are_killed_lose_no_job
-    a_worker_that_is_told_to_stop_ends_its_jobs_and_leaves_the_rest
+    a_worker_that_is_asked_to_stop_ends_its_jobs_and_leaves_the_rest
     a_job_that_kills_its_process_is_buried_and_its_neighbours_are_not
     a_worker_that_was_held_beyond_its_lease_can_change_nothing
 }
@@ -96,7 +96,7 @@ async fn workers_that_are_killed_lose_no_job(stage: Stage) {
 }
 
 /// SIGTERM: what runs comes to its end, what waits is left alone, and nothing is charged.
-async fn a_worker_that_is_told_to_stop_ends_its_jobs_and_leaves_the_rest(stage: Stage) {
+async fn a_worker_that_is_asked_to_stop_ends_its_jobs_and_leaves_the_rest(stage: Stage) {
     let stage = stage.leasing(LONG_LEASE);
     stage.enqueue(0..200, 100).await;
     let worker = stage.worker();

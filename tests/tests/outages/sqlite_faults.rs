@@ -27,7 +27,7 @@ fn open(path: &Path) -> Result<(), String> {
 }
 
 #[tokio::test]
-async fn a_path_that_cannot_be_a_database_says_why() {
+async fn a_path_that_cannot_be_a_database_is_refused_with_the_reason() {
     let folder = folder();
     let problem = |path: &Path| open(path).unwrap_err();
     assert!(problem(folder.path()).contains("is a folder"));
@@ -151,7 +151,7 @@ async fn a_delay_in_a_crowd_is_not_a_millisecond_too_short() {
 /// A transaction of another process that does not end in time is an error that can be tried again,
 /// not a hang.
 #[tokio::test]
-async fn a_lock_that_is_held_too_long_is_told_in_time_and_nothing_is_lost() {
+async fn a_lock_that_is_held_too_long_is_reported_in_time_and_nothing_is_lost() {
     let folder = folder();
     let path = folder.path().join("queue.db");
     let client = Client::connect(&format!("sqlite://{}", path.display())).await.unwrap().with_deadline(Duration::from_secs(1));
@@ -186,7 +186,7 @@ async fn a_file_that_is_opened_again_has_everything() {
 
 /// A job whose row cannot be read for an error of the file is not taken for one that is not there.
 #[tokio::test]
-async fn an_error_of_the_file_is_told_by_every_walk_through_jobs() {
+async fn an_error_of_the_file_is_reported_by_every_walk_through_jobs() {
     let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();

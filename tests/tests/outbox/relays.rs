@@ -687,7 +687,7 @@ mod on_postgres_alone {
 
     /// The relay idles, and would look again after a second at the latest: it is told sooner.
     #[tokio::test(flavor = "multi_thread")]
-    async fn on_redis_a_relay_of_another_process_hears_of_a_commit() {
+    async fn on_redis_a_relay_of_another_process_is_notified_of_a_commit() {
         let bed = Bed::new(crate::bed::Place::PostgresRedis).await;
         let running = run(&bed.database, &bed.client);
         let mut client = of(&bed).await;

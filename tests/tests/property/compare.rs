@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Debug};
 
-use queue_core::broker::{DynBroker, JobState, Standing, StoredJob, StoredPage, StoredTransition, Turn, TurnAnswer};
+use queue_core::broker::{Diagnosis, DynBroker, JobState, StoredJob, StoredPage, StoredTransition, Turn, TurnAnswer};
 
 use crate::world::Sides;
 
@@ -106,12 +106,12 @@ pub(crate) fn face_of_page(state: JobState, mut page: StoredPage, now_ms: i64) -
 
 /// Where jobs stand. How many go before one is an upper bound: Redis counts those in its line that
 /// were cancelled, too.
-pub(crate) fn faces_of_standings(mut standings: Vec<Option<Standing>>, now_ms: i64) -> Vec<Option<Standing>> {
-    for standing in standings.iter_mut().flatten() {
-        standing.line.iter_mut().for_each(|line| line.ahead = 0);
-        face_of_job(&mut standing.job, now_ms);
+pub(crate) fn faces_of_diagnoses(mut diagnoses: Vec<Option<Diagnosis>>, now_ms: i64) -> Vec<Option<Diagnosis>> {
+    for diagnosis in diagnoses.iter_mut().flatten() {
+        diagnosis.line.iter_mut().for_each(|line| line.ahead = 0);
+        face_of_job(&mut diagnosis.job, now_ms);
     }
-    standings
+    diagnoses
 }
 
 pub(crate) fn faces_of_jobs(mut jobs: Vec<Option<StoredJob>>, now_ms: i64) -> Vec<Option<StoredJob>> {

@@ -231,7 +231,7 @@ impl Side {
         let Some((after, at)) = lane.followed.filter(|(_, at)| at.elapsed() < FOLLOWED / 2) else { return Ok(None) };
         let read = self.broker.transitions(&lane.queue, after, 500).await?;
         lane.followed = Some((read.upto, at));
-        Ok(Some(by_job(read.told)))
+        Ok(Some(by_job(read.entries)))
     }
 
     /// What there is: how many events, each subscription, and each queue by state.

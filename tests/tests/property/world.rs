@@ -25,7 +25,7 @@ use queue_tests::server::{self, Kind, Server};
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
 use crate::{
-    compare::{Check, by_job, face_of_page, faces_of_jobs, faces_of_standings, sorted},
+    compare::{Check, by_job, face_of_page, faces_of_diagnoses, faces_of_jobs, sorted},
     edit,
     job::{group_name, new_job, unique_key},
     operate::{Operating, Operations},
@@ -363,7 +363,7 @@ impl World<'_> {
                 let page = sides.read("rules", async |broker| broker.groups(&queue, &which).await).await?;
                 let mut record = GroupsRecord::default();
                 if let Some(rule) = rule {
-                    record.say("v1", rule, &BTreeSet::new(), 1);
+                    record.declare("v1", rule, &BTreeSet::new(), 1);
                 }
                 let request = SetGroup::declared(queue, &page.stored_declared, &record.encode());
                 let _ = sides.ask("what is declared of groups", async |broker| broker.set_group(&request).await).await?;
@@ -400,7 +400,7 @@ impl World<'_> {
             Step::Follow { is_brief } => {
                 let stands = if *is_brief { Duration::from_millis(5) } else { FOLLOWED };
                 let ask = async |broker: &DynBroker| broker.follow(&queue, stands).await;
-                let found = sides.ask_as("follow", ask, |found| (found.stood, found.last)).await?;
+                let found = sides.ask_as("follow", ask, |found| (found.was_valid, found.last)).await?;
                 self.followed = found.map_err(|error| error.to_string())?.1;
             }
             Step::Wait { ms } => {
@@ -415,10 +415,10 @@ impl World<'_> {
     async fn same(&mut self, whole: bool) -> Check {
         let (sides, queue) = (self.sides, &*self.queue);
         let now_ms = sides.now_ms();
-        let standing = async |broker: &DynBroker| broker.standing(queue, &self.ids).await;
-        let standings = sides.ask_as("where jobs stand", standing, |all| faces_of_standings(all, now_ms)).await?;
-        let standings = standings.map_err(|error| error.to_string())?;
-        let jobs: Vec<Option<StoredJob>> = standings.into_iter().map(|found| found.map(|found| found.job)).collect();
+        let diagnosis = async |broker: &DynBroker| broker.diagnose(queue, &self.ids).await;
+        let diagnoses = sides.ask_as("where jobs stand", diagnosis, |all| faces_of_diagnoses(all, now_ms)).await?;
+        let diagnoses = diagnoses.map_err(|error| error.to_string())?;
+        let jobs: Vec<Option<StoredJob>> = diagnoses.into_iter().map(|found| found.map(|found| found.job)).collect();
         self.operations.moved(&jobs);
         if sides.are_alike {
             sides.store_the_same().await?;
@@ -428,7 +428,7 @@ impl World<'_> {
         self.lists(if whole { &JobState::ALL } else { &[JobState::Ready] }).await?;
         if let Some(after) = self.followed {
             let read = async |broker: &DynBroker| broker.transitions(queue, after, 500).await;
-            let told = sides.ask_as("transitions", read, |read| (read.lost, read.upto, by_job(read.told))).await?;
+            let told = sides.ask_as("transitions", read, |read| (read.lost, read.upto, by_job(read.entries))).await?;
             self.followed = Some(told.map_err(|error| error.to_string())?.1);
         }
         if whole {
@@ -525,10 +525,10 @@ impl World<'_> {
         let mut sketch = String::new();
         for (name, broker) in self.sides.names.iter().zip(&self.sides.brokers) {
             sketch += &format!("{name} at {}:\n", self.sides.now_ms());
-            for standing in broker.standing(&self.queue, &self.ids).await.unwrap_or_default().into_iter().flatten() {
-                let job = standing.job;
+            for diagnosis in broker.diagnose(&self.queue, &self.ids).await.unwrap_or_default().into_iter().flatten() {
+                let job = diagnosis.job;
                 if !job.state.is_final() {
-                    let (group, line) = (job.group.as_ref().map(GroupName::as_str), standing.line);
+                    let (group, line) = (job.group.as_ref().map(GroupName::as_str), diagnosis.line);
                     let what = format!("{} {} {:?} {group:?} {:?}", job.id, job.state, job.priority, job.limits);
                     sketch += &format!("  {what} due {:?}, rises {:?}, {line:?}\n", job.at_ms, job.rises_ms);
                 }
@@ -670,7 +670,7 @@ impl World<'_> {
         let says = lane.is_multiple_of(2);
         let lane = &self.lanes[lane];
         let heartbeat = Extend::new(self.queue.clone(), lane.name.clone(), lane.answered, lease);
-        let heartbeat = if says { heartbeat.saying(WorkerLoad::new(lane.answered % 8, 8)) } else { heartbeat };
+        let heartbeat = if says { heartbeat.with_load(WorkerLoad::new(lane.answered % 8, 8)) } else { heartbeat };
         // Of those that end, some do because their worker leaves, and the others because it has
         // died.
         let heartbeat = if lease < LONG && !says { heartbeat.leaving() } else { heartbeat };

@@ -174,7 +174,7 @@ async fn a_lost_answer_makes_no_second_job() {
 /// However its clock differs from that of the producer's machine. A batch keeps its time when it is
 /// sent again.
 #[tokio::test]
-async fn a_job_says_when_it_was_enqueued_by_the_brokers_clock() {
+async fn a_job_reports_when_it_was_enqueued_by_the_brokers_clock() {
     let broker = SqliteBroker::running(UNIX_EPOCH + Duration::from_millis(1_000_000_000_000)).unwrap();
     let clock = broker.clock();
     let broker = FailingBroker::new(broker);
@@ -255,7 +255,7 @@ async fn one_retry_settles_a_batch_for_all_its_callers() {
 }
 
 #[tokio::test]
-async fn what_was_surely_not_stored_is_said_to_be_so() {
+async fn what_was_surely_not_stored_is_reported_to_be_so() {
     let broker = broker();
     let client = client(&broker, LONG);
     broker.enqueues.always(Fault::Unavailable);
@@ -280,7 +280,7 @@ async fn a_refusal_after_a_lost_answer_is_still_unknown() {
 }
 
 #[tokio::test]
-async fn a_full_broker_is_told_at_once() {
+async fn a_full_broker_is_reported_at_once() {
     let broker = broker();
     let client = client(&broker, LONG);
     broker.enqueues.plan([Fault::Full]);
@@ -289,7 +289,7 @@ async fn a_full_broker_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_forgotten_producer_registers_anew() {
+async fn a_forgotten_producer_registers_again() {
     let broker = broker();
     let client = client(&broker, LONG);
     number::job(1).enqueue(&client).await.unwrap();
@@ -300,7 +300,7 @@ async fn a_forgotten_producer_registers_anew() {
 }
 
 #[tokio::test]
-async fn a_retry_that_nobody_remembers_says_so() {
+async fn a_retry_that_nobody_remembers_reports_it() {
     let broker = broker();
     let client = client(&broker, LONG);
     broker.enqueues.plan([Fault::Cut, Fault::Cut, Fault::Forgotten]);

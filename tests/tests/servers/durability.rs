@@ -21,7 +21,7 @@ async fn note(number: u32) {
 on_servers! {
     a_server_is_as_durable_as_its_log
     a_server_that_can_be_asked_syncs_its_log_before_it_answers
-    an_enqueue_waits_for_replicas_and_says_how_many_there_were
+    an_enqueue_waits_for_replicas_and_reports_how_many_there_were
 }
 
 async fn level(client: &Client) -> Durability {
@@ -60,7 +60,7 @@ async fn a_server_that_can_be_asked_syncs_its_log_before_it_answers(kind: Kind) 
     assert_eq!(client.inspector().stats("durability").await.unwrap().count(JobState::Ready), 1004);
 }
 
-async fn an_enqueue_waits_for_replicas_and_says_how_many_there_were(kind: Kind) {
+async fn an_enqueue_waits_for_replicas_and_reports_how_many_there_were(kind: Kind) {
     let deployment = Sentinels::start(kind, Duration::from_secs(60));
     let client = Client::connect(&deployment.url()).await.unwrap().with_replicas(1);
     patience::until("the replica to keep up", || async { note::job(1).enqueue(&client).await.unwrap().confirmed().unwrap().replicas == 1 })

@@ -121,7 +121,7 @@ queue_tests::on_servers! {
 }
 
 #[tokio::test]
-async fn a_worker_that_waits_stops_when_it_is_told_to() {
+async fn a_worker_that_waits_stops_when_it_is_asked_to() {
     let broker = FailingBroker::new(SqliteBroker::open("sqlite::memory:").unwrap());
     broker.fail(Fault::RequestLost, u32::MAX);
     let shutdown = Shutdown::new();
@@ -154,7 +154,7 @@ impl Drop for Process {
 }
 
 #[test]
-fn the_command_says_what_it_waits_for_and_a_signal_ends_it_cleanly() {
+fn the_command_reports_what_it_waits_for_and_a_signal_ends_it_cleanly() {
     let url = format!("redis://127.0.0.1:{}", free_port());
     let mut command = Command::new(env!("CARGO_BIN_EXE_shop_worker"));
     command.args(["work", "--url", &url]).env("SHOP_NAME", "Ada").env_remove("RUST_LOG").stderr(Stdio::piped());

@@ -38,7 +38,7 @@ async fn note(number: u32) {
 on_servers! {
     a_killed_server_with_an_append_only_file_loses_nothing
     scripts_that_the_server_forgot_are_sent_again
-    a_wrong_password_is_told_without_repeating_it
+    a_wrong_password_is_reported_without_repeating_it
     a_user_without_announcements_or_info_can_work
     a_server_that_may_evict_jobs_is_refused
     replies_that_are_cut_off_double_nothing
@@ -115,7 +115,7 @@ async fn scripts_that_the_server_forgot_are_sent_again(kind: Kind) {
     assert_eq!(broker.stats("faults").await.unwrap().count(JobState::Ready), 10);
 }
 
-async fn a_wrong_password_is_told_without_repeating_it(kind: Kind) {
+async fn a_wrong_password_is_reported_without_repeating_it(kind: Kind) {
     let server = Server::with(kind, &["--requirepass", "sesame-open"]);
     let reach = async |url: String| match Client::connect(&url).await {
         Ok(client) => client.broker().check().await,
@@ -414,7 +414,7 @@ async fn a_flushed_server_has_forgotten_everyone_and_work_goes_on(kind: Kind) {
 }
 
 #[tokio::test]
-async fn a_port_that_nobody_listens_on_is_told_in_time() {
+async fn a_port_that_nobody_listens_on_is_reported_in_time() {
     let url = format!("redis://127.0.0.1:{}", free_port());
     let reach = async {
         let client = Client::connect(&url).await?;

@@ -34,7 +34,7 @@ on_servers! {
     a_turn_that_stops_half_way_has_set_its_bit
     claim_numbers_grow_whatever_the_clock_says
     a_producer_that_sends_between_two_looks_is_not_forgotten
-    a_producer_is_looked_at_once_in_its_time
+    a_producer_is_examined_once_in_its_time
     a_dead_job_that_crashed_sets_no_bit
 }
 
@@ -303,7 +303,7 @@ async fn a_producer_that_sends_between_two_looks_is_not_forgotten(kind: Kind) {
 }
 
 /// From a look on its time begins anew, whether it sends or not.
-async fn a_producer_is_looked_at_once_in_its_time(kind: Kind) {
+async fn a_producer_is_examined_once_in_its_time(kind: Kind) {
     let server = Server::start(kind);
     let broker = server.broker().await;
     let producer = broker.register(&Register::producer("notes", ProcessId::random())).await.unwrap().name;

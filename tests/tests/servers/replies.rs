@@ -116,7 +116,7 @@ async fn each_reply_has_a_message_that_is_true_of_it() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_before_it_closes_is_heard() {
+async fn what_a_server_reports_before_it_closes_is_heard() {
     let url = format!("redis://127.0.0.1:{}", turns_away("DENIED Redis is running in protected mode because ..."));
     let error = refusal(&url).await;
     assert!(matches!(error, Error::AccessDenied { .. }) && error.to_string().contains("protected mode"), "{error}");

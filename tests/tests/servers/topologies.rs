@@ -19,10 +19,10 @@ use queue_tests::{
 };
 
 on_servers! {
-    an_unknown_service_is_told_with_those_that_are_known
-    a_url_of_the_wrong_kind_is_told_which_it_should_be
+    an_unknown_service_is_reported_with_those_that_are_known
+    a_url_of_the_wrong_kind_is_answered_with_the_right_one
     users_and_passwords_reach_whom_they_are_for
-    slots_that_nobody_serves_are_told
+    slots_that_nobody_serves_are_reported
     queues_of_a_cluster_are_found_on_all_nodes
     what_a_master_out_of_reach_has_is_named_and_the_rest_is_shown
     a_queue_is_found_by_its_name_while_the_names_are_out_of_reach
@@ -41,7 +41,7 @@ async fn check(url: &str) -> Result<(), Error> {
 }
 
 #[tokio::test]
-async fn sentinels_of_which_none_answers_are_told_in_time() {
+async fn sentinels_of_which_none_answers_are_reported_in_time() {
     let (one, two) = (free_port(), free_port());
     let problem = check(&format!("redis+sentinel://127.0.0.1:{one},127.0.0.1:{two}/jobs")).await.unwrap_err();
     assert!(matches!(problem, Error::Unavailable { .. }), "{problem:?}");
@@ -50,20 +50,20 @@ async fn sentinels_of_which_none_answers_are_told_in_time() {
 }
 
 #[tokio::test]
-async fn a_cluster_of_which_no_node_answers_is_told_in_time() {
+async fn a_cluster_of_which_no_node_answers_is_reported_in_time() {
     let port = free_port();
     let problem = check(&format!("redis+cluster://127.0.0.1:{port}")).await.unwrap_err();
     assert!(matches!(problem, Error::Unavailable { .. }) && problem.to_string().contains(&port.to_string()), "{problem:?}");
 }
 
-async fn an_unknown_service_is_told_with_those_that_are_known(kind: Kind) {
+async fn an_unknown_service_is_reported_with_those_that_are_known(kind: Kind) {
     let url = sentinel::shared(kind).url().replace("/jobs", "/orders");
     let problem = check(&url).await.unwrap_err();
     assert!(matches!(problem, Error::Invalid { .. }), "{problem:?}");
     assert!(problem.to_string().contains("`orders`") && problem.to_string().contains("`jobs`"), "{problem}");
 }
 
-async fn a_url_of_the_wrong_kind_is_told_which_it_should_be(kind: Kind) {
+async fn a_url_of_the_wrong_kind_is_answered_with_the_right_one(kind: Kind) {
     let standalone = shared(kind);
     let (sentinels, nodes) = (sentinel::shared(kind), cluster::shared(kind));
     let url = |scheme: &str, of: &str| of.replace("redis://", scheme);
@@ -108,7 +108,7 @@ async fn users_and_passwords_reach_whom_they_are_for(kind: Kind) {
     }
 }
 
-async fn slots_that_nobody_serves_are_told(kind: Kind) {
+async fn slots_that_nobody_serves_are_reported(kind: Kind) {
     let cluster = Cluster::start(kind, Duration::from_secs(60));
     for node in cluster.nodes() {
         node.ask::<String>(&["CLUSTER", "DELSLOTSRANGE", "100", "199"]).unwrap();

@@ -24,7 +24,7 @@ on_servers! {
     a_lane_whose_lease_never_ends_gets_one_that_is_over
     a_job_whose_lane_was_deleted_is_taken_back
     a_record_whose_lanes_were_deleted_is_removed
-    a_worker_whose_record_is_gone_or_damaged_gets_one_that_says_nothing
+    a_worker_whose_record_is_gone_or_damaged_gets_one_that_reports_nothing
     ids_without_a_job_are_taken_out_wherever_they_wait
     a_job_that_waits_nowhere_is_found_and_runs
     damage_that_is_balanced_is_found_by_a_thorough_look
@@ -153,7 +153,7 @@ async fn a_record_whose_lanes_were_deleted_is_removed(kind: Kind) {
     assert_eq!(place.command("HLEN", "workers", &[]).trim_end(), ":1");
 }
 
-async fn a_worker_whose_record_is_gone_or_damaged_gets_one_that_says_nothing(kind: Kind) {
+async fn a_worker_whose_record_is_gone_or_damaged_gets_one_that_reports_nothing(kind: Kind) {
     let place = Place::on(kind).await;
     let (sound, mut harmed) = (Lane::on(&place.broker, QUEUE).await, Vec::new());
     // One whose record is of a newer library has nothing that could be repaired.

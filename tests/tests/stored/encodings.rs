@@ -18,7 +18,7 @@ use queue_tests::{
 
 on_servers! {
     what_is_looked_up_for_each_job_is_no_list_to_the_server
-    a_line_of_a_kept_job_may_say_until_when
+    a_line_of_a_kept_job_may_have_its_expiry
     few_others_keep_no_done_job_out_of_the_list
 }
 
@@ -46,7 +46,7 @@ async fn what_is_looked_up_for_each_job_is_no_list_to_the_server(kind: Kind) {
 }
 
 /// As those of given ids do; of a made one it stands there twice, and is one job.
-async fn a_line_of_a_kept_job_may_say_until_when(kind: Kind) {
+async fn a_line_of_a_kept_job_may_have_its_expiry(kind: Kind) {
     let server = Server::start(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
     let jobs = (0..3).map(|number| NewJob::new(JobId::make(), envelope(&number.to_string()))).collect();

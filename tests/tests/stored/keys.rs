@@ -13,7 +13,7 @@ use queue_tests::{
 };
 
 on_servers! {
-    a_key_is_counted_anew_from_the_jobs
+    a_key_is_recounted_from_the_jobs
     a_lane_that_knows_no_keys_keeps_them_out
 }
 
@@ -70,7 +70,7 @@ async fn is_mended(broker: &DynBroker, lose: impl Fn(), usurp: impl Fn()) {
     assert_eq!((holder(broker).await, damages(broker, LOOK).await), (None, vec![]));
 }
 
-async fn a_key_is_counted_anew_from_the_jobs(kind: Kind) {
+async fn a_key_is_recounted_from_the_jobs(kind: Kind) {
     let server = Server::start(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
     let unique = format!("queue:{{{QUEUE}}}:unique");
@@ -78,7 +78,7 @@ async fn a_key_is_counted_anew_from_the_jobs(kind: Kind) {
 }
 
 #[tokio::test]
-async fn keys_in_a_sqlite_file_are_counted_anew_from_the_jobs() {
+async fn keys_in_a_sqlite_file_are_recounted_from_the_jobs() {
     let folder = folder();
     let path = folder.path().join("queue.db");
     let broker: DynBroker = SqliteBroker::open_path(&path).unwrap();

@@ -21,7 +21,7 @@ use queue_tests::{
 
 on_servers! {
     each_key_is_named_and_renamed_and_its_queue_works_again
-    a_broken_list_of_queues_is_named_and_written_anew
+    a_broken_list_of_queues_is_named_and_written_again
     commands_name_the_key_and_show_the_other_queues
     a_worker_logs_the_key_and_runs_the_jobs_after_the_repair
 }
@@ -104,7 +104,7 @@ async fn each_key_is_named_and_renamed_and_its_queue_works_again(kind: Kind) {
     }
 }
 
-async fn a_broken_list_of_queues_is_named_and_written_anew(kind: Kind) {
+async fn a_broken_list_of_queues_is_named_and_written_again(kind: Kind) {
     let (alone, nodes) = (Server::start(kind), cluster::shared(kind));
     let namespace = format!("types-{:x}", fastrand::u64(..));
     let key = format!("{namespace}:queues");

@@ -10,7 +10,7 @@ use queue_conformance::conformance::{Producer, envelope};
 use queue_core::{
     __private::SqliteBroker,
     Client, Error, JobId,
-    broker::{Broker, DynBroker, MAX_ITEMS, NewJob, QueueStats, Scan, Scanned, Standing, Wrapper},
+    broker::{Broker, Diagnosis, DynBroker, MAX_ITEMS, NewJob, QueueStats, Scan, Scanned, Wrapper},
     inspect::Search,
 };
 use std::time::Duration;
@@ -23,7 +23,7 @@ struct Noting {
     now: AtomicUsize,
     most: AtomicUsize,
     /// The jobs of which it was asked where they stand.
-    stood: Mutex<Vec<JobId>>,
+    diagnosed: Mutex<Vec<JobId>>,
     /// The next step of a scan fails.
     fails: AtomicBool,
 }
@@ -31,7 +31,7 @@ struct Noting {
 impl Noting {
     fn new(inner: DynBroker) -> Arc<Self> {
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Noting { inner, now, most, stood: Mutex::default(), fails: AtomicBool::new(false) })
+        Arc::new(Noting { inner, now, most, diagnosed: Mutex::default(), fails: AtomicBool::new(false) })
     }
 
     fn search(self: &Arc<Self>, filter: &str) -> Search {
@@ -71,9 +71,9 @@ impl Wrapper for Noting {
         self.inner.scan(request).await
     }
 
-    async fn standing(&self, queue: &str, ids: &[JobId]) -> queue_core::Result<Vec<Option<Standing>>> {
-        self.stood.lock().unwrap().extend_from_slice(ids);
-        self.inner.standing(queue, ids).await
+    async fn diagnose(&self, queue: &str, ids: &[JobId]) -> queue_core::Result<Vec<Option<Diagnosis>>> {
+        self.diagnosed.lock().unwrap().extend_from_slice(ids);
+        self.inner.diagnose(queue, ids).await
     }
 }
 
@@ -101,7 +101,7 @@ async fn why_a_job_waits_is_asked_of_those_that_match_all_else() {
     let broker: DynBroker = SqliteBroker::open("sqlite::memory:").unwrap();
     let ids = put(&broker, "mail", 60).await;
     let noting = Noting::new(broker);
-    let asked = || std::mem::take(&mut *noting.stood.lock().unwrap());
+    let asked = || std::mem::take(&mut *noting.diagnosed.lock().unwrap());
     let found = noting.search("id~j-7").with_reasons().next().await.unwrap().expect("there is a page");
     assert!(found.jobs.len() == 1 && !found.jobs[0].waiting.is_empty() && found.examined == 60);
     assert_eq!(asked(), [ids[7].clone()]);

@@ -16,8 +16,8 @@ use queue_tests::{
 
 on_servers! {
     a_step_ends_with_a_mebibyte_of_results
-    a_walk_begins_anew_on_another_server
-    a_walk_ends_where_the_server_does_not_say_who_it_is
+    a_walk_begins_again_on_another_server
+    a_walk_ends_where_the_server_does_not_report_who_it_is
 }
 
 const QUEUE: &str = "walks";
@@ -49,7 +49,7 @@ async fn a_step_ends_with_a_mebibyte_of_results(kind: Kind) {
 
 /// It may lack what was done to the jobs that lie behind: the walk goes through these again, by a
 /// tag and without.
-async fn a_walk_begins_anew_on_another_server(kind: Kind) {
+async fn a_walk_begins_again_on_another_server(kind: Kind) {
     let mut server = Server::durable(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
     let (mut producer, mut lane) = (Producer::on(&broker, QUEUE).await, Lane::on(&broker, QUEUE).await);
@@ -84,7 +84,7 @@ async fn a_walk_begins_anew_on_another_server(kind: Kind) {
 }
 
 /// `INFO` is denied: it is taken for the same server.
-async fn a_walk_ends_where_the_server_does_not_say_who_it_is(kind: Kind) {
+async fn a_walk_ends_where_the_server_does_not_report_who_it_is(kind: Kind) {
     let server = Server::start(kind);
     let created = server.command(&["ACL", "SETUSER", "app", "on", ">pw", "~queue:*", "resetchannels", "+@all", "-info"]);
     assert!(created.starts_with("+OK"), "{created}");

@@ -48,7 +48,7 @@ mutants! {
     }
     "queue-core/src/redis/turn/claim.lua" {
         "turn: a paused queue gives nothing out": "if not paused and wanted > 0 then" => "if wanted > 0 then"
-            in conformance "on_redis::pauses::a_queue_says_who_paused_it_and_why";
+            in conformance "on_redis::pauses::a_queue_reports_who_paused_it_and_why";
     }
     "queue-core/src/redis/turn/claim_parked.lua" {
         "turn: one suspect at a time": "may_suspect = may_suspect and not crashes[at]" => "may_suspect = true"
@@ -152,15 +152,15 @@ mutants! {
         "topics: what a subscription has not read stays": "stays = not is_over or old <= lag and slowest and is_behind(id, slowest)" => "stays = not is_over"
             in conformance "on_redis::topics::a_trim_keeps_what_a_subscription_has_not_read";
     }
-    "queue-core/src/redis/audit/look.lua" {
+    "queue-core/src/redis/audit/checks.lua" {
         "audit: a lane without lease is found": "call('HEXISTS', K.lanes, lane) == 1 and not" => "false and not"
             in stored "auditor::on_redis::a_lane_whose_lease_was_deleted_gets_one_that_is_over";
         "keys: one without its job is found": "if stored and not is_key_held(key) and not" => "if false and not"
-            in stored "keys::on_redis::a_key_is_counted_anew_from_the_jobs";
+            in stored "keys::on_redis::a_key_is_recounted_from_the_jobs";
         "groups: a phantom slot is found": "if call('ZSCORE', K.holders, member) and" => "if false and"
-            in features "groups::on_redis::slots_and_eligible_groups_are_counted_anew_from_the_jobs";
+            in features "groups::on_redis::slots_and_eligible_groups_are_recounted_from_the_jobs";
         "limits: a key with room that no claim would examine is found": "call('ZSCORE', K.shut, member) and not call('ZSCORE', K.roomy, key)" => "false"
-            in features "limits::on_redis::slots_and_chains_are_counted_anew_from_the_jobs";
+            in features "limits::on_redis::slots_and_chains_are_recounted_from_the_jobs";
     }
     "queue-core/src/sqlite/turn/lane.sql" {
         "sqlite turn: a fenced lane is unknown": "AND NOT fenced" => ""
@@ -202,7 +202,7 @@ mutants! {
     }
     "queue-core/src/sqlite/audit/key_leaked.sql" {
         "sqlite audit: a key without its job is found": "AND until IS NULL AND NOT EXISTS" => "AND until IS NULL AND NOT NOT EXISTS"
-            in stored "keys::keys_in_a_sqlite_file_are_counted_anew_from_the_jobs";
+            in stored "keys::keys_in_a_sqlite_file_are_recounted_from_the_jobs";
     }
     "queue-core/src/sqlite/lease/fenced.sql" {
         "sqlite reclaim: only fenced lanes": "WHERE queue = ?1 AND fenced ORDER" => "WHERE queue = ?1 ORDER"

@@ -105,7 +105,7 @@ async fn a_run_chooses_its_isolation_level() {
     place.execute("UPDATE accounts SET balance = balance - 1").await;
     let set = "UPDATE accounts SET balance = $1";
     let late = sqlx::query(set).bind(balance - 10).execute(&mut **tx).await.unwrap_err();
-    assert_eq!(late.as_database_error().and_then(|said| said.code()).as_deref(), Some("40001"));
+    assert_eq!(late.as_database_error().and_then(|cause| cause.code()).as_deref(), Some("40001"));
     drop(tx);
     let mut tx = context.begin_with(&outbox, &place.pool, "BEGIN ISOLATION LEVEL SERIALIZABLE").await.unwrap();
     sqlx::query(set).bind(90_i64).execute(&mut **tx).await.unwrap();

@@ -50,12 +50,12 @@ impl Baseline {
                 continue;
             }
             let percent = change / accepted * 100.0;
-            let (verb, way_out) = if change > 0.0 {
+            let (verb, advice) = if change > 0.0 {
                 ("grew", "find the reason; if it is worth it, accept it with")
             } else {
                 ("fell", "keep it by accepting it with")
             };
-            complaints.push(format!("{name} {verb} from {accepted} to {now} ({percent:+.1} %): {way_out} `{ACCEPT}`"));
+            complaints.push(format!("{name} {verb} from {accepted} to {now} ({percent:+.1} %): {advice} `{ACCEPT}`"));
         }
         let missing = self.0.keys().filter(|name| !found.0.contains_key(*name));
         complaints.extend(missing.map(|name| format!("{name} is not measured any more: accept that with `{ACCEPT}`")));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grew_is_told_with_by_how_much_and_the_way_out() {
+    fn a_higher_cost_is_reported_with_its_growth_and_advice() {
         let complaints = of(4.0).compare(&of(5.0));
         assert_eq!(complaints.len(), 1);
         assert!(complaints[0].contains("commands per job grew from 4 to 5 (+25.0 %)"), "{complaints:?}");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fell_is_told_so_that_it_stays_there() {
+    fn a_lower_cost_is_reported_so_that_it_is_accepted() {
         assert!(of(4.0).compare(&of(3.0))[0].contains("fell from 4 to 3 (-25.0 %)"));
     }
 

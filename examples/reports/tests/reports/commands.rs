@@ -24,7 +24,7 @@ impl Shell {
 }
 
 #[test]
-fn a_schedule_is_added_looked_at_paused_run_backfilled_and_removed() {
+fn a_schedule_is_added_shown_paused_run_backfilled_and_removed() {
     let shell = Shell(folder());
     let args =
         ["schedules", "add", "nightly-7", "--cron", "0 2 * * *", "--tz", "Europe/Berlin", "--task", "report", "--args", "{\"customer\":7}"];
@@ -70,7 +70,7 @@ fn a_schedule_is_added_looked_at_paused_run_backfilled_and_removed() {
 }
 
 #[test]
-fn an_error_says_what_is_wrong_where_in_the_expression() {
+fn an_error_reports_what_is_wrong_where_in_the_expression() {
     let shell = Shell(folder());
     let add = |more: &[&str]| shell.run(&[&["schedules", "add", "n", "--task", "report", "--args", "{\"customer\":7}"], more].concat());
     for (more, words) in [

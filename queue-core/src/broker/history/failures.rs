@@ -27,7 +27,7 @@ pub const RELEASES_NAMED: usize = 10;
 pub const JOBS_NAMED: usize = 5;
 
 /// A pattern that has not been seen for this time is no longer reported.
-pub const FAILURES_TOLD: Duration = Duration::from_secs(14 * 24 * 3600);
+pub const FAILURES_SHOWN: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// The failure message of a job whose worker process crashed while it ran.
 pub const CRASHED: &str = "the process that ran it died, or lost the broker";
@@ -102,24 +102,24 @@ impl FailurePattern {
     }
 
     /// For brokers: adds what a worker has counted since its last report, at this time.
-    pub fn merge(&mut self, told: &FailurePattern, now_ms: i64) {
+    pub fn merge(&mut self, other: &FailurePattern, now_ms: i64) {
         let now = time(now_ms);
         if self.count == 0 {
             self.first_at = now;
         }
         self.last_at = now;
-        self.count = self.count.saturating_add(told.count);
-        self.pattern.clone_from(&told.pattern);
-        self.message.clone_from(&told.message);
-        count_names(&mut self.tasks, &told.tasks, TASKS_NAMED);
-        count_names(&mut self.releases, &told.releases, RELEASES_NAMED);
-        name_jobs(&mut self.jobs, told.jobs.iter().cloned());
+        self.count = self.count.saturating_add(other.count);
+        self.pattern.clone_from(&other.pattern);
+        self.message.clone_from(&other.message);
+        count_names(&mut self.tasks, &other.tasks, TASKS_NAMED);
+        count_names(&mut self.releases, &other.releases, RELEASES_NAMED);
+        name_jobs(&mut self.jobs, other.jobs.iter().cloned());
     }
 
     /// Whether it is reported at this time.
     fn is_reported(&self, now_ms: i64) -> bool {
         // A clock may have been set back.
-        time(now_ms).duration_since(self.last_at).map_or(true, |age| age <= FAILURES_TOLD)
+        time(now_ms).duration_since(self.last_at).map_or(true, |age| age <= FAILURES_SHOWN)
     }
 
     /// A MessagePack array: first and last time in milliseconds, count, pattern, message, tasks and
@@ -143,23 +143,23 @@ impl FailurePattern {
 }
 
 /// For brokers: the stored patterns that are reported at this time, the last seen first.
-pub fn told(mut kinds: Vec<FailurePattern>, now_ms: i64) -> Vec<FailurePattern> {
+pub fn recent(mut kinds: Vec<FailurePattern>, now_ms: i64) -> Vec<FailurePattern> {
     kinds.retain(|failure| failure.is_reported(now_ms));
     kinds.sort_by_key(|failure| (std::cmp::Reverse(failure.last_at), std::cmp::Reverse(failure.count), failure.fingerprint));
     kinds
 }
 
 /// Adds counts by name. The latest names come last; the first ones are dropped.
-fn count_names(names: &mut Vec<(String, u64)>, told: &[(String, u64)], most: usize) {
-    for (name, count) in told {
+fn count_names(names: &mut Vec<(String, u64)>, added: &[(String, u64)], most: usize) {
+    for (name, count) in added {
         let known = names.iter().position(|(known, _)| known == name).map_or(0, |at| names.remove(at).1);
         names.push((name.clone(), known.saturating_add(*count)));
     }
     names.drain(..names.len().saturating_sub(most));
 }
 
-fn name_jobs(jobs: &mut Vec<JobId>, told: impl IntoIterator<Item = JobId>) {
-    for job in told {
+fn name_jobs(jobs: &mut Vec<JobId>, added: impl IntoIterator<Item = JobId>) {
+    for job in added {
         jobs.retain(|known| *known != job);
         jobs.push(job);
     }
@@ -179,9 +179,9 @@ mod tests {
     use super::*;
 
     fn kind() -> FailurePattern {
-        let told = FailurePattern::new(Fingerprint::of("no"), "no").with(2, "no", "mail", "v1", JobId::given("a").ok());
-        let mut failure = FailurePattern::new(told.fingerprint, "no");
-        failure.merge(&told, 1_000);
+        let other = FailurePattern::new(Fingerprint::of("no"), "no").with(2, "no", "mail", "v1", JobId::given("a").ok());
+        let mut failure = FailurePattern::new(other.fingerprint, "no");
+        failure.merge(&other, 1_000);
         failure
     }
 
@@ -211,9 +211,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_seen_for_long_is_not_told() {
+    fn what_was_not_seen_for_long_is_not_reported() {
         let failure = kind();
-        let kept = i64::try_from(FAILURES_TOLD.as_millis()).unwrap();
+        let kept = i64::try_from(FAILURES_SHOWN.as_millis()).unwrap();
         assert!(failure.is_reported(0) && failure.is_reported(1_000 + kept) && !failure.is_reported(1_001 + kept));
     }
 }

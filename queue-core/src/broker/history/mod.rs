@@ -20,7 +20,7 @@ use std::{sync::Arc, time::Duration};
 
 pub use self::{
     failures::{
-        CRASHED, FAILURE_PATTERNS, FAILURES_TOLD, FailurePattern, JOBS_NAMED, PATTERNS_REPORTED, RELEASES_NAMED, TASKS_NAMED, told,
+        CRASHED, FAILURE_PATTERNS, FAILURES_SHOWN, FailurePattern, JOBS_NAMED, PATTERNS_REPORTED, RELEASES_NAMED, TASKS_NAMED, recent,
     },
     page::{History, HistoryRow, ReleaseSeen, Sample, StoredHistory},
     tally::{RunCounts, Tally},

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn releases_of_the_span_are_told_in_their_order_and_once() {
+    fn releases_of_the_span_are_reported_in_their_order_and_once() {
         let of = |queue, releases: &[(&str, i64)]| {
             let releases = releases.iter().map(|(release, ago)| ((*release).to_owned(), NOW - ago)).collect();
             History::read(queue, HistorySpan::HOUR, StoredHistory { now_ms: NOW, rows: Vec::new(), releases })

@@ -202,7 +202,7 @@ mod tests {
             }
             assert!(least <= us && us < least + width, "{us} is in {bucket}: {least} and {width} more");
             let wrong = middle.abs_diff(us);
-            assert!(wrong <= 64 || wrong * 8 <= us, "{us} is told as {middle}");
+            assert!(wrong <= 64 || wrong * 8 <= us, "{us} is reported as {middle}");
         }
         // No gap between two, and none is without a duration.
         for bucket in 1..u8::try_from(BUCKETS).unwrap() {
@@ -219,8 +219,8 @@ mod tests {
         sorted.iter().for_each(|us| times.add(Duration::from_micros(*us)));
         sorted.sort_unstable();
         for (part, at) in [(0.0, 0), (0.5, 2_499), (0.95, 4_749), (0.99, 4_949), (1.0, 4_999)] {
-            let (told, right) = (times.quantile(part).unwrap().as_micros(), u128::from(sorted[at]));
-            assert!(told.abs_diff(right) * 8 <= right, "{part}: {told} instead of {right}");
+            let (measured, right) = (times.quantile(part).unwrap().as_micros(), u128::from(sorted[at]));
+            assert!(measured.abs_diff(right) * 8 <= right, "{part}: {measured} instead of {right}");
         }
         assert_eq!((times.count(), Times::default().p50(), Times::default().mean()), (5_000, None, None));
     }

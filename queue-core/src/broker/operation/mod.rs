@@ -156,7 +156,7 @@ pub enum Operated {
         more: bool,
     },
     /// There is no such operation.
-    Nobody,
+    NotFound,
     /// Another operation of the queue is under way: this one.
     UnderWay(Operation),
     /// It has ended, its step is another one, or another runner takes it. The operation as it is.
@@ -227,7 +227,7 @@ impl Operate {
     ) -> Result<Operated, E> {
         let done = |operation: &Operation, more: bool| Operated::Done { operation: operation.clone(), more };
         let Some(at) = stored.iter().position(|operation| *operation.id == *self.id) else {
-            let OperationDeed::Start(start) = &self.deed else { return Ok(Operated::Nobody) };
+            let OperationDeed::Start(start) = &self.deed else { return Ok(Operated::NotFound) };
             if let Some(other) = stored.iter().find(|operation| operation.is_running()) {
                 return Ok(Operated::UnderWay(other.clone()));
             }
@@ -246,8 +246,8 @@ impl Operate {
                 }
             }
             OperationDeed::Take { runner, at_once } => {
-                let is_mine = operation.runner.as_deref() == Some(runner);
-                if !operation.is_running() || !(is_mine || *at_once || operation.is_left(now)) {
+                let is_runner = operation.runner.as_deref() == Some(runner);
+                if !operation.is_running() || !(is_runner || *at_once || operation.is_left(now)) {
                     return Ok(Operated::Other(operation.clone()));
                 }
                 // Also for its current runner: a late step from before must not count as one of the
@@ -257,11 +257,11 @@ impl Operate {
                 operation.stepped_ms = now;
             }
             OperationDeed::Step(step) => {
-                let is_mine = operation.runner.as_deref() == Some(&*step.runner);
-                if is_mine && operation.step == step.step + 1 {
+                let is_runner = operation.runner.as_deref() == Some(&*step.runner);
+                if is_runner && operation.step == step.step + 1 {
                     return Ok(done(operation, step.part == OperationPart::Pop));
                 }
-                if !is_mine || !operation.is_running() || operation.step != step.step {
+                if !is_runner || !operation.is_running() || operation.step != step.step {
                     return Ok(Operated::Other(operation.clone()));
                 }
                 for answer in change(step, operation.started_ms)? {

@@ -58,20 +58,20 @@ impl Log {
 
     /// Adds the lines of a delivery that it does not have yet.
     #[cfg(feature = "sqlite")]
-    pub(crate) fn append(&mut self, told: &JobProgress, now_ms: i64) {
-        if self.claim != told.claim {
-            (self.claim, self.expected) = (told.claim, 0);
+    pub(crate) fn append(&mut self, reported: &JobProgress, now_ms: i64) {
+        if self.claim != reported.claim {
+            (self.claim, self.expected) = (reported.claim, 0);
         }
-        self.missed += told.first.saturating_sub(self.expected);
-        let known = usize::try_from(self.expected.saturating_sub(told.first)).unwrap_or(usize::MAX);
-        for line in told.lines.iter().skip(known) {
+        self.missed += reported.first.saturating_sub(self.expected);
+        let known = usize::try_from(self.expected.saturating_sub(reported.first)).unwrap_or(usize::MAX);
+        for line in reported.lines.iter().skip(known) {
             let at = stored_at(now_ms, line.age);
-            let mut text = format!("{at}:{}:{}:", line.level.number(), told.attempt).into_bytes();
+            let mut text = format!("{at}:{}:{}:", line.level.number(), reported.attempt).into_bytes();
             text.extend_from_slice(line.text.as_bytes());
             text.truncate(usize::from(u16::MAX));
             self.lines.push_back(text);
         }
-        self.expected = self.expected.max(told.first.saturating_add(told.lines.len() as u64));
+        self.expected = self.expected.max(reported.first.saturating_add(reported.lines.len() as u64));
         let mut bytes: usize = self.lines.iter().map(|line| line.len() + 2).sum();
         while self.lines.len() > LOG_LINES || bytes > LOG_BYTES {
             let Some(line) = self.lines.pop_front() else { break };
@@ -137,11 +137,11 @@ mod tests {
     use super::*;
     use crate::{JobId, broker::LineNow};
 
-    fn told(claim: u64, first: u64, lines: &[&str]) -> JobProgress {
-        let mut told = JobProgress::new(JobId::make(), claim, 1);
-        told.first = first;
-        told.lines = lines.iter().map(|text| LineNow::new(LogLevel::Info, *text)).collect();
-        told
+    fn reported(claim: u64, first: u64, lines: &[&str]) -> JobProgress {
+        let mut reported = JobProgress::new(JobId::make(), claim, 1);
+        reported.first = first;
+        reported.lines = lines.iter().map(|text| LineNow::new(LogLevel::Info, *text)).collect();
+        reported
     }
 
     fn texts(log: &Log, from: u64) -> Vec<String> {
@@ -151,12 +151,12 @@ mod tests {
     #[test]
     fn a_log_is_read_as_it_was_written_and_lines_that_come_twice_are_one() {
         let mut log = Log::default();
-        log.append(&told(7, 0, &["a", "b: ü"]), 1000);
+        log.append(&reported(7, 0, &["a", "b: ü"]), 1000);
         let mut log = Log::read(&log.written());
-        log.append(&told(7, 1, &["b: ü", "c"]), 1001);
+        log.append(&reported(7, 1, &["b: ü", "c"]), 1001);
         // Two were dropped in transit; the next delivery starts at 0.
-        log.append(&told(7, 5, &["f"]), 1002);
-        log.append(&told(9, 0, &["g"]), 1003);
+        log.append(&reported(7, 5, &["f"]), 1002);
+        log.append(&reported(9, 0, &["g"]), 1003);
         let log = Log::read(&log.written());
         assert_eq!(texts(&log, 0), ["a", "b: ü", "c", "f", "g"]);
         assert_eq!((texts(&log, 3), log.next(), log.dropped()), (vec!["f".to_owned(), "g".to_owned()], 5, 2));
@@ -167,7 +167,7 @@ mod tests {
     fn what_is_no_log_is_an_empty_one_and_what_is_no_progress_is_none() {
         let whole = {
             let mut log = Log::default();
-            log.append(&told(7, 0, &["abc"]), 1000);
+            log.append(&reported(7, 0, &["abc"]), 1000);
             log.written()
         };
         for strange in [&b""[..], b"7:", b"1:2:3:4:9:", b"a:b:c:d:e:", &whole[..whole.len() - 1], &[&whole[..], b"x"].concat()] {

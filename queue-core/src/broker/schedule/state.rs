@@ -68,13 +68,13 @@ pub struct ScheduleState {
 /// A job that a schedule has made: its number, its tick, the id of its job, how that ended or an
 /// empty text, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "told above, in this order")]
+#[allow(missing_docs, reason = "documented above, in this order")]
 pub struct ScheduleRun(pub u64, pub i64, pub String, pub String, pub i64);
 
 /// Something that happened: when, what, and for ticks that were not made, the first, the last and
 /// their number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "told above, in this order")]
+#[allow(missing_docs, reason = "documented above, in this order")]
 pub struct ScheduleEvent(pub i64, pub String, pub i64, pub i64, pub u64);
 
 impl ScheduleState {

@@ -32,11 +32,11 @@ const PAGE: usize = 1_000;
 /// A round that was begun. It ends by itself.
 pub(super) struct Round {
     until: Instant,
-    brings: oneshot::Receiver<Brought>,
+    receiver: oneshot::Receiver<RoundAnswers>,
 }
 
-/// What a round brings.
-pub(super) struct Brought {
+/// The answers of a round.
+pub(super) struct RoundAnswers {
     /// The queues that exist, if it has looked for them.
     pub(super) found: Option<Result<Vec<String>>>,
     /// What each queue has answered.
@@ -74,12 +74,12 @@ pub(super) struct Feed {
 impl Round {
     /// Asks these queues, and looks for new ones if that is wanted. What has not answered after
     /// this time has failed.
-    pub(super) fn begin(broker: &DynBroker, looks: bool, due: Vec<(String, Feed)>, time: Duration) -> Round {
-        let (sender, brings) = oneshot::channel();
+    pub(super) fn begin(broker: &DynBroker, lists: bool, due: Vec<(String, Feed)>, time: Duration) -> Round {
+        let (sender, receiver) = oneshot::channel();
         let (own, until) = (broker.clone(), after(time));
         broker.spawn(Box::pin(async move {
-            let looker = own.clone();
-            let found = async move { if looks { Some(in_time(&looker, until, looker.queues()).await) } else { None } };
+            let lister = own.clone();
+            let found = async move { if lists { Some(in_time(&lister, until, lister.queues()).await) } else { None } };
             let answers = join_all(due.into_iter().map(|(queue, feed)| {
                 let own = own.clone();
                 async move {
@@ -89,20 +89,20 @@ impl Round {
             }));
             let (found, answers) = join(found, answers).await;
             // A watcher that has gone has no use for it.
-            let _ = sender.send(Brought { found, answers });
+            let _ = sender.send(RoundAnswers { found, answers });
         }));
-        Round { until, brings }
+        Round { until, receiver }
     }
 
     /// What it brings; `None`: this moment has come before that.
-    pub(super) async fn brings(&mut self, broker: &DynBroker, end: Option<Instant>) -> Result<Option<Brought>> {
+    pub(super) async fn wait(&mut self, broker: &DynBroker, end: Option<Instant>) -> Result<Option<RoundAnswers>> {
         let ended = |_| Error::unavailable(broker.info().location, "its I/O thread has ended");
         let Some(end) = end.filter(|end| *end < self.until) else {
-            return (&mut self.brings).await.map(Some).map_err(ended);
+            return (&mut self.receiver).await.map(Some).map_err(ended);
         };
         tokio::select! {
             biased;
-            brought = &mut self.brings => brought.map(Some).map_err(ended),
+            brought = &mut self.receiver => brought.map(Some).map_err(ended),
             over = on_broker(broker, async move { sleep_until(end).await }) => over.map(|()| None),
         }
     }
@@ -129,16 +129,16 @@ async fn ask(broker: &DynBroker, queue: &str, feed: &Feed) -> Result<Answer> {
 /// By the times of the transitions, and those of a queue in its own order: the clock of its broker
 /// may have stepped back.
 pub(super) fn in_order(queues: Vec<Vec<Transition>>) -> Vec<Transition> {
-    let mut told = Vec::new();
+    let mut ordered = Vec::new();
     for queue in queues {
         let mut latest = UNIX_EPOCH;
         for transition in queue {
             latest = latest.max(transition.at);
-            told.push((latest, transition));
+            ordered.push((latest, transition));
         }
     }
-    told.sort_by_key(|(latest, _)| *latest);
-    told.into_iter().map(|(_, transition)| transition).collect()
+    ordered.sort_by_key(|(latest, _)| *latest);
+    ordered.into_iter().map(|(_, transition)| transition).collect()
 }
 
 impl Feed {
@@ -168,7 +168,7 @@ impl Feed {
         let now = Instant::now();
         self.is_refused = false;
         let mut is_broken = false;
-        if let Some(Followed { last, stood, life, .. }) = followed {
+        if let Some(Followed { last, was_valid, life, .. }) = followed {
             let Some(last) = last else {
                 // No program has used the queue yet, or it is gone.
                 (self.after, self.marked, self.is_late, self.next) = (None, None, true, now + idle);
@@ -179,7 +179,7 @@ impl Feed {
                 (self.after, self.life, self.next) = (Some(last), life, now + BUSY);
                 return (std::mem::take(&mut self.is_late).then_some(None), Vec::new());
             }
-            is_broken = !stood || life != self.life;
+            is_broken = !was_valid || life != self.life;
             self.life = life;
         }
         let Some(read) = read else { return (None, Vec::new()) };
@@ -188,8 +188,8 @@ impl Feed {
             // the mark did not stand for a while.
             (is_broken, self.marked, self.life) = (true, None, read.life);
         }
-        let is_full = read.told.len() >= PAGE;
-        self.pause = if read.told.is_empty() { (self.pause * 2).min(idle) } else { BUSY };
+        let is_full = read.entries.len() >= PAGE;
+        self.pause = if read.entries.is_empty() { (self.pause * 2).min(idle) } else { BUSY };
         self.next = if is_full { now } else { now + self.pause };
         self.after = Some(read.upto);
         let lost = match read.lost {
@@ -198,7 +198,7 @@ impl Feed {
             Some(0) => None,
             Some(lost) => Some(Some(lost)),
         };
-        (lost, read.told)
+        (lost, read.entries)
     }
 }
 
@@ -222,15 +222,15 @@ mod tests {
     }
 
     fn read(numbers: &[u64], after: u64, last: u64) -> Option<Transitions> {
-        let told = numbers.iter().map(|number| StoredTransition::new(*number, 0, JobId::make())).collect();
-        Some(Transitions::read(told, after, last, true).of_life("one".to_owned()))
+        let transitions = numbers.iter().map(|number| StoredTransition::new(*number, 0, JobId::make())).collect();
+        Some(Transitions::read(transitions, after, last, true).of_life("one".to_owned()))
     }
 
     #[test]
-    fn what_is_lost_is_told_once() {
+    fn what_is_lost_is_reported_once() {
         let mut feed = begun();
         let mut take = |followed: Option<(bool, &str)>, read| {
-            let followed = followed.map(|(stood, life)| Followed::new(0, stood, life.to_owned()));
+            let followed = followed.map(|(was_valid, life)| Followed::new(0, was_valid, life.to_owned()));
             feed.take(answer(followed, read), IDLE).0
         };
         let of_two = |read: Option<Transitions>| read.map(|read| read.of_life("two".to_owned()));
@@ -245,12 +245,12 @@ mod tests {
     }
 
     #[test]
-    fn what_another_server_tells_comes_behind_the_loss() {
+    fn what_another_server_reports_comes_behind_the_loss() {
         let mut feed = begun();
         assert_eq!(feed.take(answer(None, read(&[8], 7, 8)), IDLE).0, None);
         let of_two = |read: Option<Transitions>| read.map(|read| read.of_life("two".to_owned()));
-        let (lost, told) = feed.take(answer(None, of_two(read(&[9, 10], 8, 10))), IDLE);
-        assert_eq!((lost, told.len()), (Some(None), 2), "the numbers alone do not tell");
+        let (lost, transitions) = feed.take(answer(None, of_two(read(&[9, 10], 8, 10))), IDLE);
+        assert_eq!((lost, transitions.len()), (Some(None), 2), "the numbers alone do not tell");
         assert!(feed.marked.is_none(), "the mark is set there at once");
         assert_eq!(
             feed.take(answer(Some(Followed::new(10, true, "two".to_owned())), of_two(read(&[11], 10, 11))), IDLE).0,
@@ -291,9 +291,9 @@ mod tests {
             };
             times.iter().map(at).collect()
         };
-        let told = in_order(vec![of("a", &[5, 9, 2, 3, 10]), of("b", &[1, 7, 9, 12])]);
-        let told: Vec<(&str, u64)> =
-            told.iter().map(|told| (&*told.job.queue, told.at.duration_since(UNIX_EPOCH).unwrap().as_secs())).collect();
-        assert_eq!(told, [("b", 1), ("a", 5), ("b", 7), ("a", 9), ("a", 2), ("a", 3), ("b", 9), ("a", 10), ("b", 12)]);
+        let transitions = in_order(vec![of("a", &[5, 9, 2, 3, 10]), of("b", &[1, 7, 9, 12])]);
+        let transitions: Vec<(&str, u64)> =
+            transitions.iter().map(|one| (&*one.job.queue, one.at.duration_since(UNIX_EPOCH).unwrap().as_secs())).collect();
+        assert_eq!(transitions, [("b", 1), ("a", 5), ("b", 7), ("a", 9), ("a", 2), ("a", 3), ("b", 9), ("a", 10), ("b", 12)]);
     }
 }

@@ -14,7 +14,7 @@ pub use self::seen::Seen;
 use super::{Inspector, JobRecord};
 use crate::{
     address::JobAddress,
-    broker::{EditJob, EditedJob, JobState, Priority, Standing, StoredJob},
+    broker::{Diagnosis, EditJob, EditedJob, JobState, Priority, StoredJob},
     error::{Error, Result},
     task::TaskDef,
 };
@@ -231,7 +231,7 @@ impl Inspector {
     /// when another job holds the key that it would have; [`Error::GroupFull`]; [`Error::Invalid`]
     /// for what cannot be.
     pub async fn edit(&self, job: &JobAddress, edit: &Edit) -> Result<Edited> {
-        let (plan, standing, edited) = self.planned(job, edit).await?;
+        let (plan, diagnosis, edited) = self.planned(job, edit).await?;
         if plan.changes.is_empty() {
             return Ok(edited);
         }
@@ -250,7 +250,7 @@ impl Inspector {
                 // The answer was lost, and a worker was quick.
                 Some(now) if is_as_wanted(&now, &plan.request) => Ok(edited),
                 Some(now) if is_closed(now.state) => Err(closed(job, now.state)),
-                Some(now) => Err(conflict(job, &edited.seen, &now, standing.now_ms)),
+                Some(now) => Err(conflict(job, &edited.seen, &now, diagnosis.now_ms)),
             },
         }
     }
@@ -264,7 +264,7 @@ impl Inspector {
         Ok(self.planned(job, edit).await?.2)
     }
 
-    async fn planned(&self, job: &JobAddress, edit: &Edit) -> Result<(Plan, Standing, Edited)> {
+    async fn planned(&self, job: &JobAddress, edit: &Edit) -> Result<(Plan, Diagnosis, Edited)> {
         if edit.is_empty() {
             return Err(Error::invalid(
                 "edit",
@@ -275,22 +275,22 @@ impl Inspector {
         let asked = job.clone();
         let ask = move |broker: crate::broker::DynBroker| {
             let job = asked.clone();
-            async move { broker.standing(&job.queue, std::slice::from_ref(&job.id)).await }
+            async move { broker.diagnose(&job.queue, std::slice::from_ref(&job.id)).await }
         };
-        let standing = self.ask(self.until(), ask).await?.into_iter().next().flatten();
-        let standing = standing.ok_or_else(|| Error::NoSuchJob(job.to_string()))?;
-        if is_closed(standing.job.state) {
-            return Err(closed(job, standing.job.state));
+        let diagnosis = self.ask(self.until(), ask).await?.into_iter().next().flatten();
+        let diagnosis = diagnosis.ok_or_else(|| Error::NoSuchJob(job.to_string()))?;
+        if is_closed(diagnosis.job.state) {
+            return Err(closed(job, diagnosis.job.state));
         }
-        let plan = plan(job, &standing, edit)?;
+        let plan = plan(job, &diagnosis, edit)?;
         let problem = || Error::Decode { what: format!("job `{job}`"), problem: "it is unreadable".to_owned() };
-        let seen = Seen::of(&standing.job).ok_or_else(problem)?;
-        let differs = |before: &&Seen| !plan.changes.is_empty() && !before.differs(&seen, standing.now_ms).is_empty();
+        let seen = Seen::of(&diagnosis.job).ok_or_else(problem)?;
+        let differs = |before: &&Seen| !plan.changes.is_empty() && !before.differs(&seen, diagnosis.now_ms).is_empty();
         if let Some(before) = edit.seen.as_ref().filter(differs) {
-            return Err(conflict(job, before, &standing.job, standing.now_ms));
+            return Err(conflict(job, before, &diagnosis.job, diagnosis.now_ms));
         }
         let edited = Edited { job: job.clone(), changes: plan.changes.clone(), seen, stale_tags: plan.stale_tags.clone() };
-        Ok((plan, standing, edited))
+        Ok((plan, diagnosis, edited))
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     address::JobAddress,
-    broker::{EditJob, GroupName, JobLimits, LONGEST, LimitKey, SeenJob, Standing, UniqueKey},
+    broker::{Diagnosis, EditJob, GroupName, JobLimits, LONGEST, LimitKey, SeenJob, UniqueKey},
     codec,
     codec::any_json,
     envelope::{ENVELOPE_VERSION, Envelope},
@@ -31,8 +31,8 @@ pub(super) struct Plan {
 }
 
 /// What an edit makes of a job that stands like this.
-pub(super) fn plan(address: &JobAddress, standing: &Standing, edit: &Edit) -> Result<Plan> {
-    let (job, now_ms) = (&standing.job, standing.now_ms);
+pub(super) fn plan(address: &JobAddress, diagnosis: &Diagnosis, edit: &Edit) -> Result<Plan> {
+    let (job, now_ms) = (&diagnosis.job, diagnosis.now_ms);
     let old = Envelope::decode(&job.envelope)?;
     if old.version > ENVELOPE_VERSION {
         let problem = "was enqueued by a newer release in a format that this program cannot read; edit it with a program of that release";

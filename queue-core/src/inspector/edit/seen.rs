@@ -48,17 +48,17 @@ impl Seen {
         if self.payload != now.payload {
             differs.push("its parameters have changed".to_owned());
         }
-        let mut say = |what: &str, before: String, now: String| {
+        let mut compare = |what: &str, before: String, now: String| {
             if before != now {
                 differs.push(format!("its {what} was {before} and is {now}"));
             }
         };
-        say("priority", self.priority.to_string(), now.priority.to_string());
-        say("maximum of attempts", attempts(self.max_attempts), attempts(now.max_attempts));
-        say("group", group(self.group.as_ref()), group(now.group.as_ref()));
+        compare("priority", self.priority.to_string(), now.priority.to_string());
+        compare("maximum of attempts", attempts(self.max_attempts), attempts(now.max_attempts));
+        compare("group", group(self.group.as_ref()), group(now.group.as_ref()));
         let has_become_due = now.at_ms.is_none() && self.at_ms.is_some_and(|at| at <= now_ms);
         if !has_become_due {
-            say("time", when(self.at_ms), when(now.at_ms));
+            compare("time", when(self.at_ms), when(now.at_ms));
         }
         differs
     }
@@ -154,9 +154,9 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_said() {
+    fn what_differs_is_reported() {
         let other = Seen { payload: [0; 12], priority: Priority::Low, max_attempts: None, at_ms: Some(1_764_000_000_000), group: None };
-        let said = seen().differs(&other, 0).join("; ");
+        let differences = seen().differs(&other, 0).join("; ");
         for part in [
             "its parameters have changed",
             "its priority was high and is low",
@@ -164,7 +164,7 @@ mod tests {
             "its group was a b:ä% and is none",
             "its time was 1970-01-01T00:00:00.017Z and is 2025-11-24T16:00:00.000Z",
         ] {
-            assert!(said.contains(part), "{part}: {said}");
+            assert!(differences.contains(part), "{part}: {differences}");
         }
         let due = Seen { at_ms: None, ..seen() };
         assert_eq!((seen().differs(&due, 17), seen().differs(&due, 16).len(), due.differs(&seen(), 17).len()), (vec![], 1, 1));

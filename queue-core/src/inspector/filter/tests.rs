@@ -22,7 +22,7 @@ fn matches(filter: &str, job: &JobRecord) -> bool {
 
 #[test]
 fn what_looks_into_hidden_values_is_known_however_it_is_written() {
-    let asks = |text: &str| text.parse::<Filter>().unwrap().asks_hidden();
+    let asks = |text: &str| text.parse::<Filter>().unwrap().reads_secrets();
     for text in ["payload~x", "payload\"\"~x", "\"payload=x\"", "head\"er\".a~x", "header.a=", "unique~a", "unique!~a", "task=a payload!=x"]
     {
         assert!(asks(text), "{text}");
@@ -112,7 +112,7 @@ fn a_filter_is_printed_as_it_is_read() {
 }
 
 #[test]
-fn mistakes_are_told_with_the_way_out() {
+fn mistakes_are_reported_with_advice() {
     for (text, says) in [
         ("send_mail", "has no operator"),
         ("!task", "has no operator"),

@@ -39,17 +39,17 @@ impl Filter {
     }
 
     /// Whether a transition is wanted. `state` is that to which the job has gone, or `removed`.
-    pub(crate) fn matches_transition(&self, queue: &str, told: &StoredTransition) -> bool {
-        let state = told.to.map_or("removed", JobState::name);
-        let reason_of = |state: JobState| told.reason.as_deref().filter(|_| told.to == Some(state)).unwrap_or_default();
+    pub(crate) fn matches_transition(&self, queue: &str, transition: &StoredTransition) -> bool {
+        let state = transition.to.map_or("removed", JobState::name);
+        let reason_of = |state: JobState| transition.reason.as_deref().filter(|_| transition.to == Some(state)).unwrap_or_default();
         self.terms.iter().all(|term| match term {
-            Term::Attempts(compares, number) => compares.holds(told.attempts, *number),
+            Term::Attempts(compares, number) => compares.holds(transition.attempts, *number),
             Term::Text { field, how, value } => match field {
-                Field::Task => how.holds(&told.task, value),
+                Field::Task => how.holds(&transition.task, value),
                 Field::State => how.holds(state, value),
                 Field::Queue => how.holds(queue, value),
-                Field::Id if matches!(how, How::Is | How::IsNot) => is_of(queue, &told.id, value) == (*how == How::Is),
-                Field::Id => how.holds(&told.id.to_string(), value),
+                Field::Id if matches!(how, How::Is | How::IsNot) => is_of(queue, &transition.id, value) == (*how == How::Is),
+                Field::Id => how.holds(&transition.id.to_string(), value),
                 Field::Reason => how.holds(reason_of(JobState::Dead), value),
                 Field::Note => how.holds(reason_of(JobState::Cancelled), value),
                 _ => false,
@@ -68,16 +68,16 @@ pub(super) fn is_of(queue: &str, id: &JobId, value: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn told(to: Option<JobState>) -> StoredTransition {
-        let mut told = StoredTransition::new(1, 0, "close-17".parse().expect("it is an id"));
-        (told.task, told.from, told.to, told.attempts) = ("send_mail".to_owned(), Some(JobState::Active), to, 3);
-        told.reason = Some("max_attempts".to_owned()).filter(|_| to == Some(JobState::Dead));
-        told
+    fn transition(to: Option<JobState>) -> StoredTransition {
+        let mut transition = StoredTransition::new(1, 0, "close-17".parse().expect("it is an id"));
+        (transition.task, transition.from, transition.to, transition.attempts) = ("send_mail".to_owned(), Some(JobState::Active), to, 3);
+        transition.reason = Some("max_attempts".to_owned()).filter(|_| to == Some(JobState::Dead));
+        transition
     }
 
     #[test]
     fn a_transition_answers_for_its_task_its_state_and_its_reason() {
-        let dead = told(Some(JobState::Dead));
+        let dead = transition(Some(JobState::Dead));
         for wanted in
             ["", "task=send_mail", "state=dead", "queue=mail id=close-17", "reason~attempts", "attempts>=3", "state!=ready", "note="]
         {
@@ -86,11 +86,11 @@ mod tests {
         for unwanted in ["task=other", "state=done", "queue=orders", "id=close-18", "reason=", "attempts<3"] {
             assert!(!unwanted.parse::<Filter>().unwrap().matches_transition("mail", &dead), "{unwanted}");
         }
-        assert!("state~removed".parse::<Filter>().unwrap().matches_transition("mail", &told(None)));
+        assert!("state~removed".parse::<Filter>().unwrap().matches_transition("mail", &transition(None)));
     }
 
     #[test]
-    fn what_a_transition_does_not_tell_is_refused_by_name() {
+    fn what_a_transition_does_not_report_is_refused_by_name() {
         for (filter, term) in
             [("task=a payload~x", "payload~x"), ("older=2d", "older"), ("tag.order=17", "tag.order=17"), ("group=acme", "group")]
         {
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_address_of_a_job_names_its_queue() {
-        let dead = told(Some(JobState::Dead));
+        let dead = transition(Some(JobState::Dead));
         let one = "id=orders/close-17".parse::<Filter>().unwrap();
         assert!(one.matches_transition("orders", &dead) && !one.matches_transition("mail", &dead));
         let others = "id!=orders/close-17".parse::<Filter>().unwrap();

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Jobs that are examined together.
-const LOOKED_AT_ONCE: usize = 250;
+const EXAMINED_AT_ONCE: usize = 250;
 
 /// An operation that is to be started with [`Inspector::start_operation`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -194,7 +194,7 @@ impl Inspector {
         let (mut request, total) = self.shortest(&walk(queue, &new.states(), &new.filter)).await?;
         let (mut preview, mut read) = (OperationPreview { eligible: 0, examined: 0, total, is_whole: false }, 0);
         while read < at_most && !preview.is_whole {
-            let step = self.step_of(&request, new.filter.asks_why()).await?;
+            let step = self.step_of(&request, new.filter.needs_reasons()).await?;
             let now = self.broker.clock().now();
             preview.eligible += step.jobs.iter().filter(|job| new.filter.matches(job, now)).count() as u64;
             (preview.examined, read) = (preview.examined + step.examined, read + step.read.max(step.examined));
@@ -288,7 +288,7 @@ struct Step {
 /// The walk of an operation through the jobs that it may concern: by a tag, if the filter names
 /// one.
 fn walk(queue: &str, states: &[JobState], filter: &Filter) -> Scan {
-    Scan::new(queue, states, LOOKED_AT_ONCE).including_moved().matching(filter).uncounted()
+    Scan::new(queue, states, EXAMINED_AT_ONCE).including_moved().matching(filter).uncounted()
 }
 
 #[cfg(test)]
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_says_which_jobs_it_concerns() {
+    fn an_operation_reports_which_jobs_it_concerns() {
         assert!(problem(OperationKind::Cancel, "").unwrap().contains("confirm that you mean all jobs"));
         assert!(problem(OperationKind::Promote, "state=dead").unwrap().contains("those are scheduled, retry"));
         assert!(problem(OperationKind::Purge, "task=a").unwrap().contains("applies to all jobs"));

@@ -26,7 +26,7 @@ const CHANGED_AT_ONCE: usize = 200;
 
 /// The longest time between two progress reports of a runner: well within
 /// [`OPERATION_LEASE`](crate::broker::OPERATION_LEASE).
-const SAID_EVERY: Duration = Duration::from_secs(1);
+const NOTED_EVERY: Duration = Duration::from_secs(1);
 
 /// While jobs of the queue run, a runner rests for this many times as long as the last step took:
 /// the workers have four fifths of the server.
@@ -55,12 +55,12 @@ pub struct RunOperation {
     runner: Arc<str>,
     at_once: bool,
     filter: Filter,
-    is_mine: bool,
+    is_runner: bool,
     /// Where the next page begins, and what was examined since the last step that was handed in.
     after: Option<String>,
     examined: u64,
     skipped: u64,
-    said: Instant,
+    noted: Instant,
     pace: Pace,
 }
 
@@ -83,11 +83,11 @@ impl RunOperation {
             runner: runner.into(),
             at_once: false,
             filter: Filter::default(),
-            is_mine: false,
+            is_runner: false,
             after: None,
             examined: 0,
             skipped: 0,
-            said: Instant::now(),
+            noted: Instant::now(),
             pace: Pace::default(),
         }
     }
@@ -113,18 +113,18 @@ impl RunOperation {
     /// [`Error::NoSuchOperation`] if the broker has lost it, and those of the broker: the next step
     /// tries again. What the broker refuses for good fails the operation.
     pub async fn step(&mut self) -> Result<bool> {
-        self.rest().await?;
+        self.yield_to_workers().await?;
         let begun = Instant::now();
-        let answer = if self.is_mine { self.next_step().await } else { self.take().await };
+        let answer = if self.is_runner { self.next_step().await } else { self.take().await };
         self.pace.took = begun.elapsed();
         match answer {
             // The position is that of another release: the walk begins anew, and changes nothing
             // twice.
-            Err(Error::Invalid { field: "cursor", .. }) if self.is_mine && self.after.is_some() => {
+            Err(Error::Invalid { field: "cursor", .. }) if self.is_runner && self.after.is_some() => {
                 (self.after, self.examined, self.skipped) = (None, 0, 0);
                 Ok(true)
             }
-            Err(Error::Invalid { field, value, problem }) if self.is_mine => {
+            Err(Error::Invalid { field, value, problem }) if self.is_runner => {
                 let problem = format!("{field} `{value}` {problem}");
                 self.submit_step(
                     self.changing(&[]),
@@ -137,24 +137,24 @@ impl RunOperation {
             }
             // It may have been carried out: the stored operation shows it.
             Err(error) => {
-                self.is_mine = false;
+                self.is_runner = false;
                 Err(error)
             }
             answer => answer,
         }
     }
 
-    /// Lets the workers of the queue go first, if they are at work.
-    async fn rest(&mut self) -> Result<()> {
+    /// Pauses between steps while the workers of the queue have running jobs.
+    async fn yield_to_workers(&mut self) -> Result<()> {
         if self.pace.asked.is_none_or(|asked| asked.elapsed() >= ASKED_EVERY) {
             self.pace.asked = Some(Instant::now());
             // Without an answer the next step says why.
             let stats = self.inspector.stats(&self.operation.queue).await;
             self.pace.is_busy = stats.is_ok_and(|stats| stats.count(JobState::Active) > 0);
         }
-        let rest = (self.pace.took * RESTS).min(LONGEST_REST);
-        if self.pace.is_busy && !rest.is_zero() {
-            on_broker(&self.inspector.broker, tokio::time::sleep(rest)).await?;
+        let pause = (self.pace.took * RESTS).min(LONGEST_REST);
+        if self.pace.is_busy && !pause.is_zero() {
+            on_broker(&self.inspector.broker, tokio::time::sleep(pause)).await?;
         }
         Ok(())
     }
@@ -164,7 +164,7 @@ impl RunOperation {
             return self.pop().await;
         }
         let request = self.request().await?;
-        let Step { jobs, examined, next, .. } = self.inspector.step_of(&request, self.filter.asks_why()).await?;
+        let Step { jobs, examined, next, .. } = self.inspector.step_of(&request, self.filter.needs_reasons()).await?;
         let by = if request.tag.is_some() { BY_TAG } else { "" };
         let next = next.map(|place| format!("{by}{}", text_of(&place)));
         let now = self.inspector.broker.clock().now();
@@ -173,7 +173,7 @@ impl RunOperation {
             jobs.into_iter().filter(|job| self.concerns(job) && self.filter.matches(job, now)).map(|job| job.address.id).collect();
         let (mut examined, skipped) = (self.examined + examined, self.skipped + (found - ids.len()) as u64);
         let is_last = next.is_none();
-        if ids.is_empty() && !is_last && self.said.elapsed() < SAID_EVERY {
+        if ids.is_empty() && !is_last && self.noted.elapsed() < NOTED_EVERY {
             (self.after, self.examined, self.skipped) = (next, examined, skipped);
             return Ok(true);
         }
@@ -232,7 +232,7 @@ impl RunOperation {
         let take = OperationDeed::Take { runner: self.runner.clone(), at_once: self.at_once };
         match self.ask(take).await? {
             Operated::Done { operation, .. } => {
-                self.go_on_from(operation)?;
+                self.continue_from(operation)?;
                 Ok(self.operation.is_running())
             }
             Operated::Other(operation) => {
@@ -243,11 +243,11 @@ impl RunOperation {
         }
     }
 
-    /// Goes on as it is stored.
-    fn go_on_from(&mut self, operation: Operation) -> Result<()> {
-        self.is_mine = operation.runner.as_deref() == Some(&*self.runner);
+    /// Continues from the stored operation.
+    fn continue_from(&mut self, operation: Operation) -> Result<()> {
+        self.is_runner = operation.runner.as_deref() == Some(&*self.runner);
         self.after = operation.position.clone().filter(|position| position != POPPED);
-        (self.operation, self.examined, self.skipped, self.said) = (operation, 0, 0, Instant::now());
+        (self.operation, self.examined, self.skipped, self.noted) = (operation, 0, 0, Instant::now());
         // That of another release may have a field that this one does not know.
         self.filter = self.operation.filter.parse()?;
         Ok(())
@@ -292,7 +292,7 @@ impl RunOperation {
         let step = OperationStep { runner, step, part, position, examined, skipped, end, problem };
         match self.ask(OperationDeed::Step(step)).await? {
             Operated::Done { operation, .. } => {
-                (self.operation, self.said) = (operation, Instant::now());
+                (self.operation, self.noted) = (operation, Instant::now());
                 Ok(true)
             }
             answer => {
@@ -306,8 +306,8 @@ impl RunOperation {
     /// lost the last steps. True: it continues from what is stored.
     fn restart_from_stored(&mut self, answer: Operated) -> Result<bool> {
         let Operated::Other(operation) = answer else { return Err(self.gone()) };
-        self.go_on_from(operation)?;
-        Ok(self.is_mine && self.operation.is_running())
+        self.continue_from(operation)?;
+        Ok(self.is_runner && self.operation.is_running())
     }
 
     async fn ask(&self, deed: OperationDeed) -> Result<Operated> {
@@ -320,7 +320,7 @@ impl RunOperation {
 
     /// Whether it has ended, or another runner takes its steps.
     pub fn is_over(&self) -> bool {
-        !self.operation.is_running() || !self.is_mine
+        !self.operation.is_running() || !self.is_runner
     }
 }
 

@@ -93,20 +93,20 @@ pub(in crate::redis) async fn find(pass: &Pass<'_>) -> Result<Vec<Vec<u8>>> {
         let checkpoint = pass.checkpoint().await?;
         let lengths = checkpoint.lengths;
         let anchor = Anchor { checkpoint, tails: Default::default() };
-        let mut look = Look { pass, part, parts, hasher: RandomState::new(), anchor, seen: HashMap::new(), suspicious: HashMap::new() };
+        let mut search = Search { pass, part, parts, hasher: RandomState::new(), anchor, seen: HashMap::new(), suspicious: HashMap::new() };
         for (list, length) in (0..).zip(lengths) {
             if length > 0 {
-                look.read(list).await?;
+                search.read(list).await?;
             }
         }
-        let suspicious = look.suspicious.into_iter().collect();
-        doubled.extend(verified(pass, look.anchor, suspicious).await?);
+        let suspicious = search.suspicious.into_iter().collect();
+        doubled.extend(verified(pass, search.anchor, suspicious).await?);
     }
     Ok(doubled)
 }
 
 /// One look through all lists.
-struct Look<'a> {
+struct Search<'a> {
     pass: &'a Pass<'a>,
     part: usize,
     parts: usize,
@@ -117,7 +117,7 @@ struct Look<'a> {
     suspicious: HashMap<Vec<u8>, Vec<Place>>,
 }
 
-impl Look<'_> {
+impl Search<'_> {
     /// Reads a list towards its head.
     async fn read(&mut self, list: u8) -> Result<()> {
         let (mut from, mut counted, mut last) = (0, 0, Vec::new());
@@ -158,7 +158,7 @@ impl Look<'_> {
     async fn note_elsewhere(&mut self, places: &[(&Vec<u8>, Place)]) -> Result<()> {
         for some in places.chunks(STEP) {
             let ids: Vec<Vec<u8>> = some.iter().map(|(id, _)| (*id).clone()).collect();
-            let elsewhere = array(self.pass.look("elsewhere", &ids).await?)?;
+            let elsewhere = array(self.pass.check("elsewhere", &ids).await?)?;
             let elsewhere: HashSet<Vec<u8>> = elsewhere.into_iter().map(bytes).collect::<Result<_>>()?;
             for (id, place) in some.iter().filter(|(id, _)| elsewhere.contains(*id)) {
                 suspect(&mut self.suspicious, id, [*place]);

@@ -21,7 +21,7 @@ local SETS = {
 -- Everything at once, in a queue with few entries. Answers how much is broken, and how much the
 -- repairer would tidy; the lanes, the records of workers, the index of tags, and the envelopes of
 -- jobs with tags, which are for the caller to judge. False: there are more entries.
-function LOOKS.all()
+function CHECKS.all()
   local entries, leftovers = 0, 0
   for _, source in ipairs(HASHES) do
     entries = entries + call('HLEN', source[1])
@@ -38,26 +38,26 @@ function LOOKS.all()
   tidy = function()
     leftovers = leftovers + 1
   end
-  local function look(what, at)
+  local function check(what, at)
     subjects = at
-    LOOKS[what]()
+    CHECKS[what]()
   end
   for digit, list in pairs(READY) do
-    look(digit == 9 and 'suspect' or 'ready' .. digit, { '0', '-1' })
+    check(digit == 9 and 'suspect' or 'ready' .. digit, { '0', '-1' })
     ready[digit] = call('LRANGE', list, '0', '-1')
   end
   for _, source in ipairs(HASHES) do
     for at = 2, #source do
-      look(source[at], call('HKEYS', source[1]))
+      check(source[at], call('HKEYS', source[1]))
     end
   end
   for _, source in ipairs(SETS) do
     for at = 2, #source do
-      look(source[at], call('ZRANGE', source[1], '0', '-1'))
+      check(source[at], call('ZRANGE', source[1], '0', '-1'))
     end
   end
-  look('active', call('HGETALL', K.active))
-  look('asleep', { '', FEW })
+  check('active', call('HGETALL', K.active))
+  check('asleep', { '', FEW })
   for _ = 1, #missing_bits() do
     found('')
   end
@@ -74,7 +74,7 @@ function LOOKS.all()
   return { #broken, leftovers, call('HKEYS', K.lanes), call('HGETALL', K.workers), call('ZRANGE', K.tags, '0', '-1'), tagged }
 end
 
-local answer = LOOKS[ARGV[1]]()
+local answer = CHECKS[ARGV[1]]()
 if answer == nil then
   return broken
 end

@@ -11,9 +11,9 @@ use crate::{
     },
 };
 
-/// What is looked at, by what, and what is found. Slots come first: what they leave free decides
-/// who may be served.
-const LOOKS: [(&str, Kind, &str, DamageKind); 9] = [
+/// The checks: command, key, check of the script, and damage. Slots come first, because free slots
+/// decide which groups may be served.
+const CHECKS: [(&str, Kind, &str, DamageKind); 9] = [
     ("ZSCAN", Kind::Holders, "holders", DamageKind::SlotLeaked),
     ("HSCAN", Kind::Grouped, "grouped", DamageKind::SlotMissing),
     ("HSCAN", Kind::Front, "front", DamageKind::LineLeaked),
@@ -26,7 +26,7 @@ const LOOKS: [(&str, Kind, &str, DamageKind); 9] = [
 ];
 
 pub(super) async fn find(pass: &Pass<'_>, thorough: bool, damages: &mut Vec<Damage>) -> Result<()> {
-    for (verb, kind, what, found) in LOOKS {
+    for (verb, kind, what, found) in CHECKS {
         // Jobs and groups may be many; those that run are few.
         if matches!(kind, Kind::Grouped | Kind::Next | Kind::Doubts | Kind::Numbered | Kind::Line) && !thorough {
             continue;

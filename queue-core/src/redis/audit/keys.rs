@@ -11,7 +11,7 @@ use crate::{
 
 /// What is looked at, by what, and what is found. Keys that leak come first: those that are held
 /// get them.
-const LOOKS: [(Kind, &str, DamageKind); 4] = [
+const CHECKS: [(Kind, &str, DamageKind); 4] = [
     (Kind::Unique, "unique", DamageKind::KeyLeaked),
     (Kind::Held, "held", DamageKind::HeldForNobody),
     (Kind::Keyed, "keyed", DamageKind::KeyMissing),
@@ -19,7 +19,7 @@ const LOOKS: [(Kind, &str, DamageKind); 4] = [
 ];
 
 pub(super) async fn find(pass: &Pass<'_>, damages: &mut Vec<Damage>) -> Result<()> {
-    for (kind, what, damage) in LOOKS {
+    for (kind, what, damage) in CHECKS {
         let mut cursor = "0".to_owned();
         loop {
             let (found, further) = pass.scan("HSCAN", kind, &cursor).await?;

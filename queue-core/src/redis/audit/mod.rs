@@ -101,7 +101,7 @@ pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, how: Audi
     keys::find(&pass, &mut damages).await?;
     groups::find(&pass, how.thorough, &mut damages).await?;
     tags::find(&pass, how.thorough, &mut damages).await?;
-    let balance: i64 = number(pass.look("balance", &[]).await?)?;
+    let balance: i64 = number(pass.check("balance", &[]).await?)?;
     if balance != 0 || how.thorough {
         pass.ids_without_job(&mut damages).await?;
         groups::doubled(&pass, &mut damages).await?;
@@ -130,7 +130,7 @@ pub(in crate::redis) struct Checkpoint {
 
 impl Pass<'_> {
     /// Looks at something, and writes nothing.
-    async fn look(&self, what: &str, subjects: &[Vec<u8>]) -> Result<Value> {
+    async fn check(&self, what: &str, subjects: &[Vec<u8>]) -> Result<Value> {
         let mut call = FIND.call(&self.broker.keys, self.queue);
         call.arg(what).arg(subjects);
         self.broker.script(self.queue, &FIND, call).await
@@ -154,7 +154,7 @@ impl Pass<'_> {
     }
 
     pub(in crate::redis) async fn checkpoint(&self) -> Result<Checkpoint> {
-        let mut answer = array(self.look("checkpoint", &[]).await?)?.into_iter();
+        let mut answer = array(self.check("checkpoint", &[]).await?)?.into_iter();
         let (life, pushes) = (bytes(next(&mut answer)?)?, number(next(&mut answer)?)?);
         let mut lengths = [0; READY.len()];
         for length in &mut lengths {
@@ -192,7 +192,7 @@ impl Pass<'_> {
 
     /// Whether nothing is broken, as one call sees it of a queue with few entries.
     async fn is_sound(&self) -> Result<bool> {
-        let answer = self.look("all", &[]).await?;
+        let answer = self.check("all", &[]).await?;
         if answer == Value::Nil {
             return Ok(false);
         }
@@ -276,7 +276,7 @@ impl Pass<'_> {
             let (jobs, further) = self.scan("HSCAN", Kind::Jobs, &cursor).await?;
             let ids: Vec<Vec<u8>> = jobs.into_iter().map(|(id, _)| id).collect();
             for ids in ids.chunks(STEP) {
-                for id in array(self.look("unplaced", ids).await?)? {
+                for id in array(self.check("unplaced", ids).await?)? {
                     unplaced.insert(bytes(id)?);
                 }
             }

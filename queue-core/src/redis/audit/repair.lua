@@ -6,7 +6,7 @@
 -- Events: hint, hint_tick, hint_ended, transitions
 --- include audit/look, doors/settle, doors/end, doors/keys, doors/back, script/recount_bits
 
-local is_told = false
+local has_work = false
 
 local function review_after(group)
   review(group)
@@ -60,7 +60,7 @@ local REPAIRS = {
     if not is_id(id) or call('HSTRLEN', K.jobs, id) == 0 then
       end_gone({ id })
     elseif not superseded(id) then
-      is_told = back({ id }, false) or is_told
+      has_work = back({ id }, false) or has_work
     end
   end,
   -- What remains in a list of an id that is elsewhere as well: to take it out would move others. A
@@ -117,7 +117,7 @@ local REPAIRS = {
     review(group)
   end,
   shut = function(_, key)
-    limits().loosen({ key })
+    limits().recheck_keys({ key })
   end,
   numbered = function(group, place)
     call('ZREM', K.numbered, place)
@@ -155,8 +155,8 @@ local TIDIES = {
 }
 
 repair, tidy = REPAIRS[ARGV[1]], TIDIES[ARGV[1]]
-local answer = LOOKS[ARGV[1]]()
-if is_told then
+local answer = CHECKS[ARGV[1]]()
+if has_work then
   hint()
 end
 count('repaired', #broken)

@@ -37,7 +37,7 @@ pub(super) async fn find(pass: &Pass<'_>, lanes: &[Vec<u8>]) -> Result<Vec<Damag
     let recorded: Vec<Vec<u8>> = recorded.into_iter().collect();
     let mut damages = Vec::new();
     for ids in recorded.chunks(super::STEP) {
-        damages.extend(told(DamageKind::RecordWithoutLane, pass.ask("records", ids).await?));
+        damages.extend(damages_of(DamageKind::RecordWithoutLane, pass.ask("records", ids).await?));
     }
     // A lane of each worker.
     let with_lanes: BTreeMap<&[u8], &Vec<u8>> = lanes.iter().map(|lane| (worker_of(lane), lane)).collect();
@@ -51,12 +51,12 @@ pub(super) async fn find(pass: &Pass<'_>, lanes: &[Vec<u8>]) -> Result<Vec<Damag
                 broken.extend([(*lane).clone(), record.to_vec()]);
             }
         }
-        damages.extend(told(DamageKind::WorkerWithoutRecord, pass.ask("workers", &broken).await?));
+        damages.extend(damages_of(DamageKind::WorkerWithoutRecord, pass.ask("workers", &broken).await?));
     }
     Ok(damages)
 }
 
-fn told(kind: DamageKind, ids: Vec<Vec<u8>>) -> impl Iterator<Item = Damage> {
+fn damages_of(kind: DamageKind, ids: Vec<Vec<u8>>) -> impl Iterator<Item = Damage> {
     ids.into_iter().map(move |id| Damage { kind, subject: String::from_utf8_lossy(&id).into_owned() })
 }
 

@@ -48,7 +48,7 @@ const ANSWER: Duration = Duration::from_secs(1);
 const OTHERS: Duration = Duration::from_millis(200);
 
 /// How many nodes are asked at once.
-const WITNESSES: usize = 3;
+const ASKED_AT_ONCE: usize = 3;
 
 /// The nodes of a cluster.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl Cluster {
             loop {
                 let _ = timeout(ROUTINE.mul_f64(0.75 + fastrand::f64() / 2.0), trouble.notified()).await;
                 if watching.is_known()
-                    && let Err(error) = watching.look().await
+                    && let Err(error) = watching.refresh().await
                 {
                     tracing::debug!(%error, "cannot read the slots of the cluster");
                 }
@@ -118,12 +118,12 @@ impl Cluster {
         map.slots.values().filter(|node| seen.insert(Arc::as_ptr(node))).cloned().collect()
     }
 
-    /// Asks a few nodes after the other until some know the map.
-    async fn look(&self) -> Result<()> {
+    /// Asks a few nodes at a time until some return the map.
+    async fn refresh(&self) -> Result<()> {
         let _alone = self.asking.lock().await;
         let mut problems = Vec::new();
-        for witnesses in self.witnesses().chunks(WITNESSES) {
-            let mut asked: FuturesUnordered<_> = witnesses.iter().map(|node| self.ask(node)).collect();
+        for nodes in self.nodes_to_ask().chunks(ASKED_AT_ONCE) {
+            let mut asked: FuturesUnordered<_> = nodes.iter().map(|node| self.ask(node)).collect();
             let mut newest: Option<View> = None;
             let mut until = Instant::now() + ANSWER;
             loop {
@@ -161,7 +161,7 @@ impl Cluster {
     }
 
     /// Whom to ask, in any order: nodes that we know, and those that the URL names.
-    fn witnesses(&self) -> Vec<Arc<Node>> {
+    fn nodes_to_ask(&self) -> Vec<Arc<Node>> {
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
         for seed in &self.seeds {
             self.at(&mut map, seed);
@@ -175,11 +175,11 @@ impl Cluster {
         let ask = async |what: &str| {
             let answer = node.link(Purpose::Heartbeats).send(redis::cmd("CLUSTER").arg(what)).await;
             answer.map_err(|refusal| match &refusal {
-                Refusal::Server(error) if error.detail().is_some_and(is_no_cluster) => {
-                    let way_out = "is not part of a cluster; use `redis://` for a single server";
-                    Error::invalid("server", node.endpoint.shown(), way_out)
+                Refusal::Server(error) if error.detail().is_some_and(is_not_cluster) => {
+                    let advice = "is not part of a cluster; use `redis://` for a single server";
+                    Error::invalid("server", node.endpoint.shown(), advice)
                 }
-                _ => refusal.told(&node.endpoint),
+                _ => refusal.into_error(&node.endpoint),
             })
         };
         let info = text(ask("INFO").await?)?;
@@ -256,7 +256,7 @@ impl Topology for Cluster {
     }
 
     async fn find(&self) -> Result<()> {
-        self.look().await
+        self.refresh().await
     }
 
     fn node(&self, tag: &str) -> Result<Arc<Node>> {
@@ -269,12 +269,12 @@ impl Topology for Cluster {
     }
 
     async fn masters(&self) -> Result<Vec<Arc<Node>>> {
-        self.look().await?;
+        self.refresh().await?;
         Ok(self.holders())
     }
 
     async fn check(&self) -> Result<()> {
-        self.look().await?;
+        self.refresh().await?;
         let uncovered = self.uncovered();
         if !uncovered.is_empty() {
             let shown: Vec<String> = uncovered.iter().take(5).map(|(first, last)| format!("{first}-{last}")).collect();
@@ -312,8 +312,8 @@ impl Topology for Cluster {
     }
 }
 
-/// What a server that stands alone says, or a sentinel.
-fn is_no_cluster(detail: &str) -> bool {
+/// The reply of a single server or a sentinel.
+fn is_not_cluster(detail: &str) -> bool {
     detail.contains("cluster support disabled") || detail.contains("unknown command")
 }
 

@@ -19,7 +19,7 @@ pub(in crate::redis) async fn of(node: &Node) -> Result<Condition> {
     let info = match link.send(redis::cmd("INFO").arg("memory").arg("persistence").arg("replication")).await {
         Ok(info) => values::text(info)?,
         Err(refusal @ Refusal::Server(_)) if refusal.code() == Some("NOPERM") => return Ok(Condition::default()),
-        Err(refusal) => return Err(refusal.told(&node.endpoint)),
+        Err(refusal) => return Err(refusal.into_error(&node.endpoint)),
     };
     let mut condition = judge(&info);
     if condition.trouble.is_none() && may_refuse(&info) {
@@ -108,14 +108,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_refuses_every_write_says_why() {
+    fn a_server_that_refuses_every_write_reports_why() {
         let text = |text: &str| Value::BulkString(text.into());
         let settings = |stops, replicas| [text("stop-writes-on-bgsave-error"), text(stops), text("min-replicas-to-write"), text(replicas)];
-        let told = |info: &str, stops, replicas| refuses(info, &settings(stops, replicas)).map(|trouble| trouble.to_string());
+        let trouble_of = |info: &str, stops, replicas| refuses(info, &settings(stops, replicas)).map(|trouble| trouble.to_string());
         let (failed, alone) = ("rdb_last_bgsave_status:err\r\n", "min_slaves_good_slaves:0\r\n");
-        assert!(told(failed, "yes", "0").unwrap().contains("MISCONF"));
-        assert!(told(alone, "yes", "1").unwrap().contains("0 of the 1"));
-        assert_eq!((told(failed, "no", "0"), told(alone, "yes", "0"), refuses(failed, &[])), (None, None, None));
+        assert!(trouble_of(failed, "yes", "0").unwrap().contains("MISCONF"));
+        assert!(trouble_of(alone, "yes", "1").unwrap().contains("0 of the 1"));
+        assert_eq!((trouble_of(failed, "no", "0"), trouble_of(alone, "yes", "0"), refuses(failed, &[])), (None, None, None));
         assert!(matches!(judge("used_memory:1\r\naof_last_write_status:err\r\n").trouble, Some(Trouble::ReadOnly(_))));
     }
 }

@@ -57,8 +57,8 @@ impl Endpoint {
         self.lock().address.clone()
     }
 
-    pub(in crate::redis) fn speaks_tls(&self) -> bool {
-        self.access.speaks_tls()
+    pub(in crate::redis) fn uses_tls(&self) -> bool {
+        self.access.uses_tls()
     }
 
     /// A client of the server where it is now, how it connects, and the era in which its connection

@@ -181,7 +181,7 @@ impl Announcements {
             let _ = self.listen(endpoint, &mut subscribed).await;
             // What was announced meanwhile is lost: everybody looks for himself.
             for queue in subscribed {
-                self.tell(&queue, Word::Now(None));
+                self.announce(&queue, Announcement::Now(None));
             }
             tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
         }
@@ -228,17 +228,17 @@ impl Announcements {
         for queues in new.chunks(SUBSCRIBED) {
             // One channel a command: in a cluster each is in a slot of its own. They travel
             // together.
-            let heard = join_all(queues.iter().map(|queue| {
+            let subscriptions = join_all(queues.iter().map(|queue| {
                 let mut connection = connection.clone();
                 let command = redis::cmd("SSUBSCRIBE").arg(self.keys.of(queue, Kind::Hint)).to_owned();
                 async move { connection.req_packed_command(&command).await }
             }));
-            if heard.await.iter().any(Result::is_err) {
+            if subscriptions.await.iter().any(Result::is_err) {
                 endpoint.suspect();
                 return None;
             }
             for queue in queues {
-                self.tell(queue, Word::Now(None));
+                self.announce(queue, Announcement::Now(None));
                 subscribed.insert(queue.clone());
             }
         }
@@ -247,10 +247,10 @@ impl Announcements {
 
     /// `None`: the connection is gone, or a queue has left this server.
     fn take(&self, push: PushInfo) -> Option<()> {
-        match heard(push) {
-            Heard::End => None,
-            Heard::Nothing => Some(()),
-            Heard::OfJob { channel, has_ended, id } => {
+        match received(push) {
+            Received::End => None,
+            Received::Nothing => Some(()),
+            Received::OfJob { channel, has_ended, id } => {
                 if let Some(queue) = self.keys.queue_of_channel(&channel)
                     && let Some(queue) = self.lock().by_name.get(&*queue)
                     && let Some(listener) = if has_ended { &queue.endings } else { &queue.progress }.get(&id)
@@ -259,28 +259,28 @@ impl Announcements {
                 }
                 Some(())
             }
-            Heard::Work { channel, word } => {
+            Received::Work { channel, announcement } => {
                 if let Some(queue) = self.keys.queue_of_channel(&channel) {
-                    self.tell(&queue, word);
+                    self.announce(&queue, announcement);
                 }
                 Some(())
             }
         }
     }
 
-    fn tell(&self, queue: &str, word: Word) {
+    fn announce(&self, queue: &str, announcement: Announcement) {
         if let Some(queue) = self.lock().by_name.get(queue) {
-            match word {
-                Word::Now(None) => {
+            match announcement {
+                Announcement::Now(None) => {
                     queue.announcer.announce(None);
                     queue.ticks.announce(None);
                     queue.endings.announce_all();
                     queue.progress.announce_all();
                 }
-                Word::Watched => queue.watches.announce(None),
-                Word::Tick(at) => queue.ticks.announce(due(at, queue.ahead)),
-                Word::Now(Some(since)) => queue.announcer.announce_since(since),
-                Word::At(at) => queue.announcer.announce(due(at, queue.ahead)),
+                Announcement::Watched => queue.watches.announce(None),
+                Announcement::Tick(at) => queue.ticks.announce(due(at, queue.ahead)),
+                Announcement::Now(Some(since)) => queue.announcer.announce_since(since),
+                Announcement::At(at) => queue.announcer.announce(due(at, queue.ahead)),
             }
         }
     }
@@ -307,13 +307,13 @@ async fn moved(moves: &mut watch::Receiver<u64>) {
 }
 
 /// What a server sends without being asked.
-enum Heard {
-    /// The connection is gone, or what it listened to has left the server.
+enum Received {
+    /// The connection is closed, or the channel has moved to another server.
     End,
     Nothing,
     Work {
         channel: String,
-        word: Word,
+        announcement: Announcement,
     },
     /// A watched job has ended, or its handler has reported progress.
     OfJob {
@@ -325,7 +325,7 @@ enum Heard {
 
 /// That there is something to do.
 #[derive(Clone, Copy)]
-enum Word {
+enum Announcement {
     /// Now, and, if it is known, since when: microseconds of the server's clock.
     Now(Option<i64>),
     /// At a time of the server's clock, in milliseconds.
@@ -336,37 +336,38 @@ enum Word {
     Watched,
 }
 
-impl Word {
-    /// Anybody may publish anything on our channels: what is no time says that there may be
-    /// something to do.
+impl Announcement {
+    /// Any program may publish on our channels: a message that is not a time counts as a hint of
+    /// work now.
     fn of(message: Option<Value>) -> Self {
-        let Some(message) = message.and_then(|message| values::text(message).ok()) else { return Word::Now(None) };
+        let Some(message) = message.and_then(|message| values::text(message).ok()) else { return Announcement::Now(None) };
         if message == "&" {
-            return Word::Watched;
+            return Announcement::Watched;
         }
         if let Some(since) = message.strip_prefix('@') {
-            return Word::Now(since.parse().ok());
+            return Announcement::Now(since.parse().ok());
         }
-        let (time, word): (_, fn(i64) -> Word) = message.strip_prefix('#').map_or((&*message, Word::At), |time| (time, Word::Tick));
-        time.parse().map_or(Word::Now(None), word)
+        let (time, announcement): (_, fn(i64) -> Announcement) =
+            message.strip_prefix('#').map_or((&*message, Announcement::At), |time| (time, Announcement::Tick));
+        time.parse().map_or(Announcement::Now(None), announcement)
     }
 }
 
-/// What is no announcement of ours is no reason to leave.
-fn heard(push: PushInfo) -> Heard {
+/// Other messages are ignored; they do not end the subscription.
+fn received(push: PushInfo) -> Received {
     match push.kind {
-        PushKind::Disconnection | PushKind::SUnsubscribe => Heard::End,
+        PushKind::Disconnection | PushKind::SUnsubscribe => Received::End,
         PushKind::SMessage => {
             let mut parts = push.data.into_iter();
-            let Some(channel) = parts.next().and_then(|channel| values::text(channel).ok()) else { return Heard::Nothing };
+            let Some(channel) = parts.next().and_then(|channel| values::text(channel).ok()) else { return Received::Nothing };
             match parts.next() {
                 Some(Value::BulkString(message)) if matches!(message.first(), Some(b'!' | b'%')) => {
-                    Heard::OfJob { channel, has_ended: message[0] == b'!', id: message[1..].to_vec() }
+                    Received::OfJob { channel, has_ended: message[0] == b'!', id: message[1..].to_vec() }
                 }
-                message => Heard::Work { channel, word: Word::of(message) },
+                message => Received::Work { channel, announcement: Announcement::of(message) },
             }
         }
-        _ => Heard::Nothing,
+        _ => Received::Nothing,
     }
 }
 
@@ -385,15 +386,15 @@ pub(in crate::redis) fn __fuzz(value: Value) {
     let Value::Push { kind, data } = value else { return };
     let is_message = kind == PushKind::SMessage;
     let before = Instant::now();
-    match heard(PushInfo { kind, data }) {
-        Heard::Work { word: Word::At(at) | Word::Tick(at), .. } => {
+    match received(PushInfo { kind, data }) {
+        Received::Work { announcement: Announcement::At(at) | Announcement::Tick(at), .. } => {
             for ahead in [0, i64::MIN, i64::MAX] {
                 assert!(due(at, ahead).is_none_or(|due| due > before), "what is over is due now");
             }
         }
-        Heard::Work { word: Word::Now(_) | Word::Watched, .. } | Heard::OfJob { .. } => {}
-        Heard::End => assert!(!is_message, "a message ends the subscription"),
-        Heard::Nothing => {}
+        Received::Work { announcement: Announcement::Now(_) | Announcement::Watched, .. } | Received::OfJob { .. } => {}
+        Received::End => assert!(!is_message, "a message ends the subscription"),
+        Received::Nothing => {}
     }
 }
 

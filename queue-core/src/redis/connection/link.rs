@@ -79,7 +79,7 @@ pub(in crate::redis) struct Message<'a> {
 
 #[derive(Debug, Default)]
 struct State {
-    standing: Option<Standing>,
+    established: Option<Established>,
     /// Calls in a row that have no answer, and when the first of them was sent.
     timeouts: u32,
     silent: Option<Instant>,
@@ -88,16 +88,16 @@ struct State {
 }
 
 #[derive(Clone)]
-struct Standing {
+struct Established {
     connection: MultiplexedConnection,
     since: Instant,
     /// Cancelled when it is given up: what is in flight on it will not be waited for.
     over: CancellationToken,
 }
 
-impl std::fmt::Debug for Standing {
+impl std::fmt::Debug for Established {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Standing").field("since", &self.since).finish_non_exhaustive()
+        f.debug_struct("Established").field("since", &self.since).finish_non_exhaustive()
     }
 }
 
@@ -115,15 +115,15 @@ impl Link {
     /// there as values.
     pub(in crate::redis) async fn exchange(&self, message: Message<'_>) -> Result<(Value, Vec<Value>), Refusal> {
         let Ends { endpoint, .. } = &*self.ends;
-        let standing = match timeout_at(within(message.until).into(), self.open_or_connect()).await {
+        let established = match timeout_at(within(message.until).into(), self.open_or_connect()).await {
             Ok(connected) => connected.map_err(Refusal::Unconnected)?,
             Err(_) => return Err(Refusal::Unconnected(endpoint.unreachable("it does not answer a connection attempt in time"))),
         };
         let (begun, end) = (Instant::now(), within(message.until));
         // A caller may be dropped while it waits, and that it did not wait longer must not make a
         // dead connection look alive.
-        let mut waits = Waits { ends: &self.ends, standing: &standing, begun, answered: false };
-        let mut connection = standing.connection.clone();
+        let mut waits = Waits { ends: &self.ends, established: &established, begun, answered: false };
+        let mut connection = established.connection.clone();
         let mut answer = pin!(message.exchange(&mut connection));
         let in_time = async {
             loop {
@@ -139,7 +139,7 @@ impl Link {
         let outcome = tokio::select! {
             biased;
             outcome = in_time => outcome,
-            () = standing.over.cancelled() => {
+            () = established.over.cancelled() => {
                 waits.answered = true;
                 return Err(Refusal::Unanswered("its connection was abandoned".to_owned(), None));
             }
@@ -147,7 +147,7 @@ impl Link {
         waits.answered = outcome.is_ok();
         match outcome {
             Ok(Ok(value)) => {
-                self.ends.lock().heard();
+                self.ends.lock().note_answer();
                 Ok(value)
             }
             Ok(Err(error)) => {
@@ -155,7 +155,7 @@ impl Link {
                     endpoint.start_over();
                 }
                 if breaks_connection(&error) {
-                    self.ends.give_up(&standing);
+                    self.ends.give_up(&established);
                 }
                 Err(match error.is_io_error() || error.is_connection_dropped() {
                     true => Refusal::Unanswered(format!("the connection broke ({error})"), Some(error)),
@@ -166,13 +166,13 @@ impl Link {
         }
     }
 
-    async fn open_or_connect(&self) -> Result<Standing> {
-        if let Some(standing) = self.ends.standing() {
-            return Ok(standing);
+    async fn open_or_connect(&self) -> Result<Established> {
+        if let Some(established) = self.ends.established() {
+            return Ok(established);
         }
         let alone = self.connecting.clone().lock_owned().await;
-        if let Some(standing) = self.ends.standing() {
-            return Ok(standing);
+        if let Some(established) = self.ends.established() {
+            return Ok(established);
         }
         if let Some((_, error)) = self.ends.lock().failed.as_ref().filter(|(when, _)| when.elapsed() < FRESH) {
             return Err(error.duplicate());
@@ -195,7 +195,7 @@ impl Link {
 }
 
 impl Ends {
-    async fn connect(&self) -> Result<Standing> {
+    async fn connect(&self) -> Result<Established> {
         let (client, config, era) = self.endpoint.client(ProtocolVersion::RESP2)?;
         let asks_role = self.endpoint.may_be_replica();
         let made = async {
@@ -224,26 +224,26 @@ impl Ends {
         {
             return Err(self.endpoint.unavailable("its master has become a replica, and the new master is not known yet"));
         }
-        let standing = Standing { connection, since: Instant::now(), over: era.child_token() };
+        let established = Established { connection, since: Instant::now(), over: era.child_token() };
         let mut state = self.lock();
-        state.heard();
+        state.note_answer();
         state.failed = None;
-        state.standing = Some(standing.clone());
-        Ok(standing)
+        state.established = Some(established.clone());
+        Ok(established)
     }
 
-    fn standing(&self) -> Option<Standing> {
+    fn established(&self) -> Option<Established> {
         let mut state = self.lock();
         // Of a connection that is too old, what is in flight still has its handle.
-        if state.standing.as_ref().is_some_and(|standing| standing.over.is_cancelled() || standing.since.elapsed() > MAX_AGE) {
-            state.standing = None;
+        if state.established.as_ref().is_some_and(|established| established.over.is_cancelled() || established.since.elapsed() > MAX_AGE) {
+            state.established = None;
         }
-        state.standing.clone()
+        state.established.clone()
     }
 
-    /// Whoever else waits on it need not wait any longer.
-    fn give_up(&self, standing: &Standing) {
-        standing.over.cancel();
+    /// Other callers that wait on it stop waiting.
+    fn give_up(&self, established: &Established) {
+        established.over.cancel();
         self.endpoint.suspect();
     }
 
@@ -254,7 +254,7 @@ impl Ends {
 
 impl State {
     /// The server has answered.
-    fn heard(&mut self) {
+    fn note_answer(&mut self) {
         (self.timeouts, self.silent) = (0, None);
     }
 }
@@ -263,7 +263,7 @@ impl State {
 /// long is given up.
 struct Waits<'a> {
     ends: &'a Ends,
-    standing: &'a Standing,
+    established: &'a Established,
     begun: Instant,
     answered: bool,
 }
@@ -280,7 +280,7 @@ impl Drop for Waits<'_> {
             state.timeouts >= TIMEOUTS && silent.elapsed() >= SILENCE
         };
         if is_dead {
-            self.ends.give_up(self.standing);
+            self.ends.give_up(self.established);
         }
     }
 }

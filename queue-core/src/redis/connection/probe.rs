@@ -26,16 +26,16 @@ pub(super) async fn explained(endpoint: &Endpoint, error: RedisError) -> Error {
         if let Some(plain) = without_tls(endpoint).await {
             return plain;
         }
-        if let Some(said) = said(endpoint).await {
-            return said;
+        if let Some(error) = plain_reply(endpoint).await {
+            return error;
         }
     }
-    super::refusal::Refusal::Server(error).told(endpoint)
+    super::refusal::Refusal::Server(error).into_error(endpoint)
 }
 
 /// The error, if TLS was tried with a server that speaks without.
 pub(super) async fn without_tls(endpoint: &Endpoint) -> Option<Error> {
-    if !endpoint.speaks_tls() {
+    if !endpoint.uses_tls() {
         return None;
     }
     let line = first_line(endpoint, b"PING\r\n").await?;
@@ -46,8 +46,8 @@ pub(super) async fn without_tls(endpoint: &Endpoint) -> Option<Error> {
     })
 }
 
-/// What the server says to whoever has just connected, if that is a refusal.
-async fn said(endpoint: &Endpoint) -> Option<Error> {
+/// The refusal that a server sends right after the connection is made, if there is one.
+async fn plain_reply(endpoint: &Endpoint) -> Option<Error> {
     let line = first_line(endpoint, b"").await?;
     let (code, detail) = line.strip_prefix('-')?.split_once(' ')?;
     Some(words(code, detail, endpoint))
@@ -58,14 +58,14 @@ async fn first_line(endpoint: &Endpoint, request: &[u8]) -> Option<String> {
     let exchange = async {
         let mut stream = TcpStream::connect((address.host.as_str(), address.port)).await.ok()?;
         stream.write_all(request).await.ok()?;
-        let mut said = Vec::new();
-        while !said.contains(&b'\n') && said.len() < LONGEST {
-            match stream.read_buf(&mut said).await {
+        let mut reply = Vec::new();
+        while !reply.contains(&b'\n') && reply.len() < LONGEST {
+            match stream.read_buf(&mut reply).await {
                 Ok(0) | Err(_) => break,
                 Ok(_) => {}
             }
         }
-        let line = said.split(|byte| *byte == b'\n').next()?;
+        let line = reply.split(|byte| *byte == b'\n').next()?;
         Some(String::from_utf8_lossy(line).trim_end().to_owned())
     };
     timeout(ANSWER, exchange).await.ok().flatten()

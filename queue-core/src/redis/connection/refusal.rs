@@ -42,8 +42,8 @@ impl Refusal {
         }
     }
 
-    /// What it means to whoever asked.
-    pub(in crate::redis) fn told(self, endpoint: &Endpoint) -> Error {
+    /// The error that the caller gets.
+    pub(in crate::redis) fn into_error(self, endpoint: &Endpoint) -> Error {
         match self {
             Refusal::Unconnected(error) => error,
             Refusal::Unanswered(problem, cause) => {
@@ -103,8 +103,8 @@ pub(super) fn words(code: &str, detail: &str, endpoint: &Endpoint) -> Error {
             denied(format!("{detail}; the rules that each role needs are in `docs/acl`"))
         }
         "ERR" if detail.contains("DB index is out of range") || detail.contains("SELECT is not allowed") => {
-            let way_out = "databases are numbered from 0, and the server's setting `databases` is their number; a cluster has only 0";
-            Error::Config(format!("{broker} names a database that the server does not have ({detail}): {way_out}"))
+            let advice = "databases are numbered from 0, and the server's setting `databases` is their number; a cluster has only 0";
+            Error::Config(format!("{broker} names a database that the server does not have ({detail}): {advice}"))
         }
         "CROSSSLOT" => Error::Internal(format!(
             "{broker} reports that the keys of one request are on several nodes (CROSSSLOT {detail}); all keys of a queue have one hash tag, so check for a proxy that changes keys, or report a bug"

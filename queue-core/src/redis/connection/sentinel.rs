@@ -144,12 +144,12 @@ impl Sentinels {
         }
         match newest {
             Some(view) => Ok(view),
-            None => Err(self.nobody(&problems)),
+            None => Err(self.none_answers(&problems)),
         }
     }
 
     /// Why no sentinel knows it: problems that an operator has to repair come first.
-    fn nobody(&self, problems: &[Error]) -> Error {
+    fn none_answers(&self, problems: &[Error]) -> Error {
         if let Some(error) = problems.iter().find(|error| !error.is_transient()) {
             return error.duplicate();
         }
@@ -171,13 +171,13 @@ impl Sentinels {
             Ok(Value::Nil) => return Err(self.unknown(sentinel).await),
             Ok(address) => address,
             Err(refusal) if is_unknown_command(&refusal) => {
-                let way_out = "is not a sentinel; use `redis://` for a single server";
-                return Err(Error::invalid("sentinel", shown, way_out));
+                let advice = "is not a sentinel; use `redis://` for a single server";
+                return Err(Error::invalid("sentinel", shown, advice));
             }
-            Err(refusal) => return Err(refusal.told(&sentinel.endpoint)),
+            Err(refusal) => return Err(refusal.into_error(&sentinel.endpoint)),
         };
         let about = ask(redis::cmd("SENTINEL").arg("MASTER").arg(&self.service)).await;
-        view(shown, address, about.map_err(|refusal| refusal.told(&sentinel.endpoint))?)
+        view(shown, address, about.map_err(|refusal| refusal.into_error(&sentinel.endpoint))?)
     }
 
     async fn unknown(&self, sentinel: &Node) -> Error {

@@ -335,7 +335,7 @@ impl Servers {
                     goes_with_moves = !matches!(refusal.code(), Some("MOVED" | "ASK"));
                     let waits = refusal.may_pass() || !goes_with_moves;
                     let unreached = matches!(&refusal, Refusal::Unconnected(error) if !self.waits_for(error));
-                    let error = refusal.told(&node.endpoint);
+                    let error = refusal.into_error(&node.endpoint);
                     if !waits || unreached {
                         return Err(error);
                     }
@@ -345,13 +345,13 @@ impl Servers {
             if !pauses.fits(until) {
                 return Err(error);
             }
-            let told = async {
-                // A server that stands alone has nobody who tells of a move.
+            let moved = async {
+                // For a single server, moves are never reported.
                 if !goes_with_moves || moves.changed().await.is_err() {
                     std::future::pending::<()>().await;
                 }
             };
-            let _ = tokio::time::timeout(pauses.pause(), told).await;
+            let _ = tokio::time::timeout(pauses.pause(), moved).await;
         }
     }
 

@@ -32,10 +32,10 @@ pub(in crate::redis) async fn check(node: &Node, role: Role) -> Result<()> {
         Ok(info) => crate::redis::values::text(info)?,
         // A user who may not look at the server may still use it.
         Err(refusal @ Refusal::Server(_)) if refusal.code() == Some("NOPERM") => {
-            tracing::warn!(broker = location, error = %refusal.told(&node.endpoint), "cannot check version and settings of the server");
+            tracing::warn!(broker = location, error = %refusal.into_error(&node.endpoint), "cannot check version and settings of the server");
             return Ok(());
         }
-        Err(refusal) => return Err(refusal.told(&node.endpoint)),
+        Err(refusal) => return Err(refusal.into_error(&node.endpoint)),
     };
     judge(&info, location, role)
 }
@@ -47,7 +47,7 @@ pub(in crate::redis) async fn durability(node: &Node) -> Result<Durability> {
     let info = match link.send(redis::cmd("INFO").arg("persistence")).await {
         Ok(info) => crate::redis::values::text(info)?,
         Err(refusal @ Refusal::Server(_)) if refusal.code() == Some("NOPERM") => return Ok(Durability::Volatile),
-        Err(refusal) => return Err(refusal.told(&node.endpoint)),
+        Err(refusal) => return Err(refusal.into_error(&node.endpoint)),
     };
     if !info.lines().any(|line| line.trim() == "aof_enabled:1") {
         return Ok(Durability::Volatile);
@@ -61,8 +61,8 @@ pub(in crate::redis) fn judge(info: &str, location: &str, role: Role) -> Result<
     let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| begin_of(value.trim()));
     // Valkey has a word of its own for it.
     if field("redis_mode").or_else(|| field("server_mode")) == Some("sentinel") {
-        let way_out = "write redis+sentinel://host:port,host:port/SERVICE";
-        return Err(Error::Config(format!("{location} is a sentinel, which holds no jobs; {way_out}")));
+        let advice = "write redis+sentinel://host:port,host:port/SERVICE";
+        return Err(Error::Config(format!("{location} is a sentinel, which holds no jobs; {advice}")));
     }
     let version = field("redis_version").unwrap_or("0");
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
@@ -70,8 +70,8 @@ pub(in crate::redis) fn judge(info: &str, location: &str, role: Role) -> Result<
         return Err(Error::Config(format!("{location} is Redis {version}; 7.0 or newer is needed, or Valkey")));
     }
     if field("cluster_enabled") == Some("1") && role != Role::Node {
-        let way_out = "write redis+cluster://host:port,host:port";
-        return Err(Error::Config(format!("{location} is a node of a cluster; {way_out}")));
+        let advice = "write redis+cluster://host:port,host:port";
+        return Err(Error::Config(format!("{location} is a node of a cluster; {advice}")));
     }
     if field("role") == Some("slave") {
         return Err(Error::unavailable(location, "it is a replica; connect to its master"));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_of_another_kind_is_told_which_it_should_be() {
+    fn a_url_of_another_kind_is_answered_with_the_right_one() {
         let node = "redis_version:7.2.4\r\ncluster_enabled:1\r\n";
         assert!(problem(node).contains("redis+cluster://"));
         assert!(judge(node, "here", Role::Node).is_ok());

@@ -107,7 +107,7 @@ impl std::fmt::Debug for Access {
 }
 
 impl Access {
-    pub(in crate::redis) fn speaks_tls(&self) -> bool {
+    pub(in crate::redis) fn uses_tls(&self) -> bool {
         matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
     }
 
@@ -163,8 +163,8 @@ pub(in crate::redis) fn target(url: &str) -> Result<Target> {
     let location = redacted(url);
     if location.ends_with("://***") {
         // Nothing else may be said of it: any part may be one of its password.
-        let way_out = "cannot be read; write redis://[user:password@]host[:port][/db], and in a password %40 for `@`, %2F for `/`, %3F for `?`, %23 for `#`";
-        return Err(Error::invalid("URL", location, way_out));
+        let advice = "cannot be read; write redis://[user:password@]host[:port][/db], and in a password %40 for `@`, %2F for `/`, %3F for `?`, %23 for `#`";
+        return Err(Error::invalid("URL", location, advice));
     }
     let parts = Parts::of(url, &location)?;
     let engine = match parts.engine {
@@ -188,8 +188,8 @@ pub(in crate::redis) fn target(url: &str) -> Result<Target> {
                 .split_once('/')
                 .unwrap_or((parts.path.strip_prefix('/').unwrap_or_default(), ""));
             if service.is_empty() {
-                let way_out = "names no service; write redis+sentinel://host:port,host:port/SERVICE";
-                return Err(Error::invalid("URL", location, way_out));
+                let advice = "names no service; write redis+sentinel://host:port,host:port/SERVICE";
+                return Err(Error::invalid("URL", location, advice));
             }
             let (servers, _) = parts.server("localhost", &format!("/{database}"), 6379)?;
             let sentinels = parts.of_sentinels();

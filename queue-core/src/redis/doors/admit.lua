@@ -101,7 +101,7 @@ end
 -- once is handed out once.
 local function stamp(lane, claim)
   if has('o') and #ids > 0 then
-    rest(ids)
+    stop_aging(ids)
   end
   local bodies, attempts, crashes, snoozes = describe(ids)
   local broken = {}
@@ -128,7 +128,7 @@ local function stamp(lane, claim)
       bodies, attempts, crashes, snoozes = describe(ids)
     end
     call('HSET', K.meta, 'claim', claim)
-    came(ids, 'active')
+    entered(ids, 'active')
     if has('u') then
       give_keys_back(ids, false, 's')
     end

@@ -27,8 +27,8 @@ local function rise_at(at, number)
   return string.format('%.17g', at + (2048 + number) % 4096 / 4096)
 end
 
--- Jobs that come to an end of the line rise from now on.
-local function set_out(ids, at_head)
+-- Starts the aging of jobs that were pushed to an end of the list.
+local function start_aging(ids, at_head)
   local n, pairs_ = #ids, {}
   if rises_every() == 0 or n == 0 then
     return
@@ -47,8 +47,8 @@ local function set_out(ids, at_head)
   many('ZADD', K.rising, pairs_)
 end
 
--- Jobs are not ready any more.
-local function rest(ids)
+-- Ends the aging of jobs that are no longer ready.
+local function stop_aging(ids)
   many('ZREM', K.rising, ids)
   many('HDEL', K.risen, ids)
 end

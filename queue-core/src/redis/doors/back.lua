@@ -20,7 +20,7 @@ end
 -- Parked until a worker comes that knows the task, of a release that has not failed to read the
 -- job.
 local function back_parked(id, task)
-  came({ id }, 'parked')
+  entered({ id }, 'parked')
   set_bit('a')
   end_ticks({ id }, 'parked')
   local name = task .. (call('HGET', K.releases, id) or '')

@@ -68,7 +68,7 @@ end
 
 -- Nothing is left. The state that is told of it is `removed`, or the given one.
 local function end_gone(ids, state)
-  came(ids, state or 'removed')
+  entered(ids, state or 'removed')
   end_ticks(ids, 'deleted')
   notify_ended(ids)
   delete_progress(ids)
@@ -112,13 +112,13 @@ local function forget_record(id, record)
   end
 end
 
--- The sizes of jobs as they are told, or the one that all have.
-local function sizes_of(told)
-  if not string.find(told, ',', 1, true) then
-    return whole(told)
+-- Parses the sizes of jobs: a list, or the one size that all have.
+local function sizes_of(text)
+  if not string.find(text, ',', 1, true) then
+    return whole(text)
   end
   local sizes = {}
-  for size in string.gmatch(told, '%d+') do
+  for size in string.gmatch(text, '%d+') do
     sizes[#sizes + 1] = whole(size)
   end
   return sizes
@@ -129,7 +129,7 @@ end
 -- With the digest of a given id that is free now: it may be taken again.
 local function end_kept(ids, state, keep_ms, sizes, results, note, places, digest)
   set_bit('k')
-  came(ids, state, note)
+  entered(ids, state, note)
   end_ticks(ids, state)
   notify_ended(ids)
   local ended_ms, until_ms, total = ms(now), ms(now + keep_ms), 0
@@ -229,7 +229,7 @@ end
 
 -- Dead: everything stays, and so does the hold on a given id, as it may be requeued.
 local function end_dead(id, reason)
-  came({ id }, 'dead', reason)
+  entered({ id }, 'dead', reason)
   if has('u') then
     give_keys_back({ id }, false)
   end

@@ -369,9 +369,9 @@ local function push_grouped(ids, at_head)
       review_doubt(group, call('ZSCORE', K.next, group))
     end
   end
-  local told = opened
+  local has_opened = opened
   opened = opened or before
-  return plain, told
+  return plain, has_opened
 end
 
 -- A job that is not ready yet belongs to a group, or has limits: then its chain and its cost are
@@ -424,7 +424,7 @@ local function give_slots_back(ids)
       end
     end
     if #loose > 0 then
-      limits().loosen(loose)
+      limits().recheck_keys(loose)
     end
     for group in pairs(groups) do
       if rule_of(group).cap then
@@ -460,7 +460,7 @@ end
 local function drop_slot(group, member)
   call('ZREM', K.holders, member)
   if byte(member) == 255 then
-    limits().loosen({ string.sub(member, 2, 17) })
+    limits().recheck_keys({ string.sub(member, 2, 17) })
   else
     review(group)
   end

@@ -191,7 +191,7 @@ local function limits()
       for _, key in ipairs(keys_of(chain)) do
         keys[key] = nil
       end
-      L.loosen(keys_of(chain))
+      L.recheck_keys(keys_of(chain))
     end
   end
 
@@ -245,7 +245,7 @@ local function limits()
   end
 
   -- Keys may have room again. None is kept for a job that costs more, before a claim has looked.
-  function L.loosen(loose)
+  function L.recheck_keys(loose)
     local roomy, woken = {}, {}
     for _, key in ipairs(loose) do
       woken[#woken + 1] = rule_of_key(key).step and key or nil
@@ -416,7 +416,7 @@ local function limits()
       L.remove(group, digit, chain)
     end
     if byte(place) == 115 then -- 's'
-      L.loosen({ string.sub(place, 2, 17) })
+      L.recheck_keys({ string.sub(place, 2, 17) })
     end
   end
 
@@ -451,7 +451,7 @@ local function limits()
   function L.come_due()
     local woken = call('ZRANGEBYSCORE', K.wake, '-inf', ms(now), 'LIMIT', 0, C.limit_step)
     many('ZREM', K.wake, woken)
-    L.loosen(woken)
+    L.recheck_keys(woken)
   end
 
   -- How many starts of cost 1 a key lets come now, and from when on if none.
@@ -535,7 +535,7 @@ local function limits()
         -- One more than may be opened says whether others wait.
         local members = call('ZRANGEBYLEX', K.shut, from, '(' .. key .. '\255', 'LIMIT', 0, asked + 1)
         from = #members > asked and '(' .. members[asked]
-        local last, put_off = math.min(#members, asked), false
+        local last, postpone = math.min(#members, asked), false
         for at = 1, last do
           local member, later = members[at], nil
           if has_ranked() then
@@ -546,7 +546,7 @@ local function limits()
           places[group .. digit .. chain] = 's' .. string.sub(member, 1, 32)
           moves[#moves + 1] = { group, digit, chain, 'o' .. ticket() }
           if later then
-            moves[#moves + 1], put_off = later, true
+            moves[#moves + 1], postpone = later, true
             move(moves)
             moves = {}
           end
@@ -557,7 +557,7 @@ local function limits()
             L.passed = L.passed + 1
           end
         end
-        if put_off then
+        if postpone then
           -- It may be before the last that was read.
           move(moves)
           moves, from = {}, '[' .. key
@@ -679,7 +679,7 @@ local function limits()
         end
       end
     end
-    L.loosen(loose)
+    L.recheck_keys(loose)
     for _, picked in pairs(L.picked) do
       local entry, digit, item = unpack(picked)
       local chain, head = item.chain, nil

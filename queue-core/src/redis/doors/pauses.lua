@@ -61,20 +61,20 @@ local function pause_rate_limited_group(id, upto)
     return false
   end
   upto = math.min(upto, now + C.longest_closed)
-  local rule, since, ends, said = string.match(stored or '', '^([^p]*)p(%d+):(%d*):(.*)$')
+  local rule, since, ends, record = string.match(stored or '', '^([^p]*)p(%d+):(%d*):(.*)$')
   -- What is not in this form is paused by a rule, and has no end.
   if ends == '' or ends and whole(ends) >= upto or not ends and string.find(stored or '', 'p', 1, true) then
     return true
   elseif not ends or whole(ends) <= now then
-    rule, since, said = string.match(stored or '::::', '^[^p]*'), ms(now), C.after_rate_limit
+    rule, since, record = string.match(stored or '::::', '^[^p]*'), ms(now), C.after_rate_limit
   end
-  set_rule(group, table.concat({ rule .. 'p' .. since, ms(upto), said }, ':'))
+  set_rule(group, table.concat({ rule .. 'p' .. since, ms(upto), record }, ':'))
   note_end('g' .. group, upto)
   return true
 end
 
--- What is paused goes on, if it is.
-local function go_on(of)
+-- Ends a pause, if there is one.
+local function end_pause(of)
   if of == 'q' then
     call('HSET', K.meta, 'paused', '0')
     call('HDEL', K.pauses, of)

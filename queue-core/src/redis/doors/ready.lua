@@ -27,12 +27,12 @@ end
 
 -- Puts ids to an end of the list that each belongs to. True: one of the lists was empty before.
 local function push_to_lists(ids, at_head)
-  local told = false
+  local was_empty = false
   if has('g') then
-    ids, told = push_grouped(ids, at_head)
+    ids, was_empty = push_grouped(ids, at_head)
   end
   if #ids == 0 then
-    return told
+    return was_empty
   end
   local lists, has_tombstones = { [2] = ids }, has('t')
   if has_tombstones or has('p') or has('c') then
@@ -55,7 +55,6 @@ local function push_to_lists(ids, at_head)
       end
     end
   end
-  local was_empty = told
   for list, members in pairs(lists) do
     was_empty = many(at_head and 'LPUSH' or 'RPUSH', LISTS[list], members) == #members or was_empty
   end
@@ -64,8 +63,8 @@ end
 
 -- The same with jobs that were not ready.
 local function push(ids, at_head)
-  came(ids, 'ready')
-  set_out(ids, at_head)
+  entered(ids, 'ready')
+  start_aging(ids, at_head)
   return push_to_lists(ids, at_head)
 end
 
@@ -150,7 +149,7 @@ local function wait(key, pairs_)
     first = math.min(first, tonumber(pairs_[i]))
     ids[#ids + 1] = pairs_[i + 1]
   end
-  came(ids, key == K.retry and 'retry' or 'scheduled')
+  entered(ids, key == K.retry and 'retry' or 'scheduled')
   due_by(first)
   many('ZADD', key, pairs_)
   local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')
@@ -189,7 +188,7 @@ local function remove_waiting(id)
       add_tombstone(id)
     end
     if has('o') then
-      rest({ id })
+      stop_aging({ id })
     end
   end
 end

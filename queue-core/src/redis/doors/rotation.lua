@@ -40,10 +40,10 @@ local function peek_free(entry, digit, asked)
   return list[list.next], list
 end
 
--- Of jobs of equal priority those with limits come first in half of the starts of a group.
--- Multiples of the golden ratio spread evenly, also those of every second or third start: a group
--- that rests between its starts passes some over.
-local function limited_come_first(entry)
+-- Whether jobs with limits go before other jobs of equal priority: in half of the starts of a
+-- group. Multiples of the golden ratio spread evenly, even for every second or third start, because
+-- a group that pauses between its starts skips some.
+local function limited_go_first(entry)
   return math.floor(entry.start / entry.cost) * 0.618033988749895 % 1 < 0.5
 end
 
@@ -73,7 +73,7 @@ local function next_with_limits(entry, asked)
     elseif #chain == 1 then
       member, list = entry.only, { next = 1 }
     end
-    if not member or limited_come_first(entry) and not only_digit then
+    if not member or limited_go_first(entry) and not only_digit then
       local limited = limits().next_of(entry, digit, asked, entry.only, chain)
       if limited then
         member, list = limited, nil
@@ -128,7 +128,7 @@ end
 local function next_plain(entry, lists, may_list, asked)
   for _, digit in ipairs(has('p') and { 0, 1, 2, 3 } or { 2 }) do
     local list = may_list and (lists[digit] or 0) > 0 and digit or nil
-    if not list or limited_come_first(entry) then
+    if not list or limited_go_first(entry) then
       local member = limits().next_of(entry, ms(digit), asked)
       if member then
         return member

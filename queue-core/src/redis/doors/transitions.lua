@@ -7,9 +7,9 @@
 -- and its transitions are lost.
 --- include script/tools, script/has
 
--- Where jobs were, how many transitions this script has told, and whether a watcher follows.
--- Envelopes of jobs that are not stored yet.
-local was, told_of, is_marked, envelopes = {}, 0, nil, {}
+-- The old states of jobs, how many transitions this script has written, and whether a watcher
+-- follows. Envelopes of jobs that are not stored yet.
+local was, n_recorded, is_marked, envelopes = {}, 0, nil, {}
 local is_over = { done = true, dead = true, cancelled = true, expired = true }
 
 -- How many pieces go at once, and how many this script has removed.
@@ -54,17 +54,17 @@ local function task_of(envelope)
   return envelope and byte(envelope, 1) == 1 and string.sub(envelope, 3, 2 + (byte(envelope, 2) or 0)) or ''
 end
 
--- At most 200 of the jobs have come to this state. Numbers are given to all transitions; of those
--- beyond what one script may tell nothing is stored.
-local function tell(ids, state, why)
+-- At most 200 jobs have entered this state. Every transition gets a number; those beyond
+-- `transitions_at_once` of one script are not stored.
+local function write_transitions(ids, state, why)
   local bodies, attempts = call('HMGET', K.jobs, unpack(ids)), has('f') and redis.pcall('HMGET', K.attempts, unpack(ids)) or {}
-  local piece, n = { '', ms(now), state, string.sub(why or '', 1, C.reason_told) }, 0
+  local piece, n = { '', ms(now), state, string.sub(why or '', 1, C.reason_bytes) }, 0
   for at, id in ipairs(ids) do
     local before = was[id] or (state == 'active' or state == 'removed') and 'ready' or ''
     was[id] = state
     if before ~= state and not (state == 'removed' and is_over[before]) then
       n = n + 1
-      if told_of + n <= C.told_at_once then
+      if n_recorded + n <= C.transitions_at_once then
         piece[4 * n + 1], piece[4 * n + 2], piece[4 * n + 3], piece[4 * n + 4] = id, task_of(bodies[at] or envelopes[id]), before, attempts[at] or '0'
       end
     end
@@ -74,7 +74,7 @@ local function tell(ids, state, why)
   end
   local last = whole(call('HGET', K.meta, 'transitions') or '')
   call('HSET', K.meta, 'transitions', ms(last + n))
-  told_of = told_of + n
+  n_recorded = n_recorded + n
   if #piece > 4 then
     local upto = last + #piece / 4 - 1
     piece[1] = ms(upto)
@@ -85,14 +85,14 @@ local function tell(ids, state, why)
   end
 end
 
--- Jobs have come to this state. It is said before anything of them goes.
-local function came(ids, state, why)
+-- Jobs have entered this state. Call this before anything of them is removed.
+local function entered(ids, state, why)
   if #ids == 0 or not has('v') or not is_followed() then
     return
   end
   -- Large envelopes are read some at a time.
   local piece = has('l') and 16 or 200
   for from = 1, #ids, piece do
-    tell({ unpack(ids, from, math.min(from + piece - 1, #ids)) }, state, why)
+    write_transitions({ unpack(ids, from, math.min(from + piece - 1, #ids)) }, state, why)
   end
 end

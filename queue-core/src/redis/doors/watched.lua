@@ -9,13 +9,13 @@ local function notify_ended(ids)
   end
   for from = 1, #ids, PIECE do
     local some = { unpack(ids, from, math.min(from + PIECE - 1, #ids)) }
-    local told = {}
+    local watched = {}
     for at, waits in ipairs(call('ZMSCORE', K.watched, unpack(some))) do
       if waits then
-        told[#told + 1] = some[at]
+        watched[#watched + 1] = some[at]
         hint_ended(some[at])
       end
     end
-    many('ZREM', K.watched, told)
+    many('ZREM', K.watched, watched)
   end
 end

@@ -7,8 +7,8 @@ local function store(from, to, list)
   for at = from, to, 2 do
     ids[#ids + 1] = ARGV[at]
   end
-  came(ids, 'ready')
-  set_out(ids, false)
+  entered(ids, 'ready')
+  start_aging(ids, false)
   if may_have_tags then
     add_tags({ unpack(ARGV, from, to) })
   end

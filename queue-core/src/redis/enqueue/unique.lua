@@ -47,7 +47,7 @@ local function set_priority(id, priority)
 end
 
 -- A job that has not started takes the time and the priority of another.
-local function put_off(id, state, key, priority, at)
+local function postpone(id, state, key, priority, at)
   if state == 'held' then
     set_priority(id, priority)
     hold_for(key, at, id)
@@ -74,7 +74,7 @@ local function store_held(id, envelope, priority, at, digest, key, hold)
     note_group(id, group, chain, cost)
   end
   hold_for(key, at, id)
-  came({ id }, 'held')
+  entered({ id }, 'held')
 end
 
 -- Stores one job with a key. Returns a code, and the id that it names:
@@ -154,7 +154,7 @@ local function store_unique(is_free, id, envelope, priority, delay, at, digest, 
       local _, _, first = key_in(call('HGET', K.keyed, changed) or '')
       due_at = math.min(due_at, math.min(first, now) + most)
     end
-    put_off(changed, state, key, priority, due_at)
+    postpone(changed, state, key, priority, due_at)
   end
   return waits and 5 or 4, changed
 end
@@ -173,7 +173,7 @@ end
 local function end_uniques()
   store_alike()
   if moved then
-    look_due()
+    update_due()
   end
 end
 

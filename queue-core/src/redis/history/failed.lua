@@ -1,8 +1,8 @@
 -- Failures by fingerprint. Of each there is a packed list: first and last time, count, pattern,
 -- message, tasks and releases as pairs of a name and a count, and ids of jobs.
 
--- Adds counts by name. The names that were told come last; the first go.
-local function count_names(stored, told, most)
+-- Adds counts by name. The reported names come last; if there are too many, the first are dropped.
+local function count_names(stored, reported, most)
   local names = {}
   local function add(one)
     if type(one) ~= 'table' or type(one[1]) ~= 'string' then
@@ -18,7 +18,7 @@ local function count_names(stored, told, most)
     end
     names[#names + 1] = { one[1], known + whole(one[2]) }
   end
-  for _, some in ipairs({ list(stored), list(told) }) do
+  for _, some in ipairs({ list(stored), list(reported) }) do
     for _, one in ipairs(some) do
       add(one)
     end
@@ -30,9 +30,9 @@ local function count_names(stored, told, most)
 end
 
 -- The same of ids.
-local function name_jobs(stored, told)
+local function name_jobs(stored, reported)
   local pairs_ = {}
-  for _, some in ipairs({ list(stored), list(told) }) do
+  for _, some in ipairs({ list(stored), list(reported) }) do
     for _, id in ipairs(some) do
       pairs_[#pairs_ + 1] = { id, 1 }
     end
@@ -74,15 +74,15 @@ local function make_room()
 end
 
 -- Adds what a worker has counted of a pattern since its last report.
-local function fail(print, told)
+local function fail(print, reported)
   local row = unpacked(call('HGET', K.failures, print))
   if not row then
     make_room()
     row = { now, now, 0 }
   end
   local kind = {
-    whole(row[1]), math.floor(now), whole(row[3]) + whole(told[3]), told[4], told[5],
-    count_names(row[6], told[6], C.tasks_named), count_names(row[7], told[7], C.releases_named), name_jobs(row[8], told[8]),
+    whole(row[1]), math.floor(now), whole(row[3]) + whole(reported[3]), reported[4], reported[5],
+    count_names(row[6], reported[6], C.tasks_named), count_names(row[7], reported[7], C.releases_named), name_jobs(row[8], reported[8]),
   }
   call('HSET', K.failures, print, cmsgpack.pack(kind))
   if last_seen then

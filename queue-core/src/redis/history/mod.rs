@@ -3,7 +3,7 @@
 use futures_util::future::try_join_all;
 
 use crate::{
-    broker::history::{FailurePattern, History, HistorySpan, OTHERS, Report, SAMPLE, StoredHistory, Tally, told},
+    broker::history::{FailurePattern, History, HistorySpan, OTHERS, Report, SAMPLE, StoredHistory, Tally, recent},
     error::Result,
     redis::{
         RedisBroker,
@@ -39,7 +39,7 @@ pub(in crate::redis) async fn failures(broker: &RedisBroker, queue: &str) -> Res
         let print = text(print).ok().and_then(|print| print.parse().ok());
         kinds.extend(print.and_then(|print| FailurePattern::decoded(print, &bytes(kind).ok()?)));
     }
-    Ok(told(kinds, now_ms))
+    Ok(recent(kinds, now_ms))
 }
 
 /// The names first, then the places of each.

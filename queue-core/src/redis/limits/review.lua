@@ -15,7 +15,7 @@ for _ = 1, ARGV[3] do
     break
   end
   local key = string.sub(member, 1, 16)
-  limits().loosen({ key })
+  limits().recheck_keys({ key })
   from = '(' .. key .. '\255'
 end
 if opened then

@@ -46,13 +46,13 @@ pub(super) async fn operate(broker: &RedisBroker, request: &Operate) -> Result<O
         }
     };
     let mut values = array(answer)?.into_iter();
-    let told = words(next(&mut values)?)?;
-    if told == "NOBODY" {
-        return Ok(Operated::Nobody);
+    let answer = words(next(&mut values)?)?;
+    if answer == "NONE" {
+        return Ok(Operated::NotFound);
     }
     let (id, stored) = (words(next(&mut values)?)?, bytes(next(&mut values)?)?);
     let operation = Operation::of_stored(queue, &id, &stored).ok_or_else(|| strange("an operation"))?;
-    Ok(match &*told {
+    Ok(match &*answer {
         "DONE" => {
             let more = values.next().map(number::<i64>).transpose()?.unwrap_or(0) == 1;
             Operated::Done { operation, more }

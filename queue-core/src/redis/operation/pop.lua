@@ -49,7 +49,7 @@ local function pop_jobs(upto)
         take(list, #ids)
         put_back(list, stay)
         if has('o') then
-          rest(gone)
+          stop_aging(gone)
         end
         end_gone(gone)
         for _, id in ipairs(gone) do

@@ -40,14 +40,14 @@ if deed == 'start' and not of then
   local time = ms(now)
   of = {
     kind = ARGV[3], state = 'running', step = '0', started = time, stepped = time, ended = '0', total = ARGV[4], examined = '0', changed = '0', skipped = '0', failed = '0',
-    runner = ARGV[5], position = '-', said = ARGV[6], problem = '',
+    runner = ARGV[5], position = '-', texts = ARGV[6], problem = '',
   }
   put_operation(id, of)
   if not head[1] then
     call('HSET', K.meta, 'schema', C.schema)
   end
 elseif not of then
-  return { 'NOBODY' }
+  return { 'NONE' }
 elseif deed == 'take' then
   local is_mine, stepped = of.runner == ARGV[3], whole(of.stepped)
   local is_left = of.runner == '-' or ARGV[4] == '1' or stepped + C.operation_lease <= now or stepped > now

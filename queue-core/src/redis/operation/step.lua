@@ -22,7 +22,7 @@ return (function()
 local id, runner, step, position, examined, skipped, ends, problem, verb, why, states = unpack(ARGV, 1, 11)
 local of = operation_of(id)
 if not of then
-  return { 'NOBODY' }
+  return { 'NONE' }
 elseif of.runner == runner and of.step == plus(step, 1) then
   -- It was sent again.
   return { 'DONE', id, of.stored, verb == 'pop' and 1 or 0 }

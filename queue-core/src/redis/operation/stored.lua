@@ -5,8 +5,8 @@
 
 local function operation_of(id)
   local stored = call('HGET', K.operations, id) or ''
-  local words, said, problem = string.match(stored, '^([^\n]*)\n([^\n]*)\n(.*)$')
-  local of = { said = said, problem = problem, stored = stored }
+  local words, texts, problem = string.match(stored, '^([^\n]*)\n([^\n]*)\n(.*)$')
+  local of = { texts = texts, problem = problem, stored = stored }
   for word in string.gmatch(words or '', '%S+') do
     of[#of + 1] = word
   end
@@ -19,7 +19,7 @@ end
 
 local function put_operation(id, of)
   local words = { of.kind, of.state, of.step, of.started, of.stepped, of.ended, of.total, of.examined, of.changed, of.skipped, of.failed, of.runner, of.position }
-  of.stored = table.concat(words, ' ') .. '\n' .. of.said .. '\n' .. of.problem
+  of.stored = table.concat(words, ' ') .. '\n' .. of.texts .. '\n' .. of.problem
   call('HSET', K.operations, id, of.stored)
 end
 

@@ -15,7 +15,7 @@ end
 local function cancel_jobs(ids, reason)
   -- What each lane has to hear, packed once.
   local answers, notes = {}, {}
-  local function tell(receipt, id)
+  local function note_cancelled(receipt, id)
     local lane = lane_of(receipt)
     if lane and call('HEXISTS', K.lanes, lane) == 1 then
       local gone = notes[lane] or unpacked_pairs(call('HGET', K.gone, lane))
@@ -29,7 +29,7 @@ local function cancel_jobs(ids, reason)
     local receipt = call('HGET', K.active, id)
     if receipt then
       settle({ id })
-      tell(receipt, id)
+      note_cancelled(receipt, id)
       end_unrun(id, 'cancelled', reason)
       answers[at] = 2
     else

@@ -16,8 +16,8 @@ if behind then
   return redis.error_reply('BEHIND ' .. behind)
 end
 local upto, asked = whole(call('HGET', K.meta, 'followed') or ''), now + math.min(whole(ARGV[1]), C.followed_ms)
-local stood = has('v') and upto > now and upto <= now + C.followed_ms
+local was_valid = has('v') and upto > now and upto <= now + C.followed_ms
 set_bit('v')
-local begun = stood and whole(call('HGET', K.meta, 'follows') or '') or call('HINCRBY', K.meta, 'follows', 1)
-call('HSET', K.meta, 'followed', ms(stood and math.max(upto, asked) or asked))
-return { ms(whole(call('HGET', K.meta, 'transitions') or '')), stood and 1 or 0, life_of_follow_mark(ms(begun)) }
+local begun = was_valid and whole(call('HGET', K.meta, 'follows') or '') or call('HINCRBY', K.meta, 'follows', 1)
+call('HSET', K.meta, 'followed', ms(was_valid and math.max(upto, asked) or asked))
+return { ms(whole(call('HGET', K.meta, 'transitions') or '')), was_valid and 1 or 0, life_of_follow_mark(ms(begun)) }

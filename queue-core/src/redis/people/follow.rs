@@ -20,16 +20,16 @@ use crate::{
 /// Most pieces of one answer. A piece has at most 200 transitions.
 const PIECES: usize = 500;
 
-pub(in crate::redis) async fn follow(broker: &RedisBroker, queue: &str, stands: Duration) -> Result<Followed> {
+pub(in crate::redis) async fn follow(broker: &RedisBroker, queue: &str, valid_for: Duration) -> Result<Followed> {
     let mut call = FOLLOW.call(&broker.keys, queue);
-    call.arg(ms(stands.min(FOLLOWED)));
+    call.arg(ms(valid_for.min(FOLLOWED)));
     let answer = broker.script(queue, &FOLLOW, call).await?;
     if matches!(answer, Value::Nil) {
         return Ok(Followed::default());
     }
     let mut values = array(answer)?.into_iter();
-    let (last, stood) = (number(next(&mut values)?)?, number::<i64>(next(&mut values)?)? == 1);
-    Ok(Followed::new(last, stood, text(next(&mut values)?)?))
+    let (last, was_valid) = (number(next(&mut values)?)?, number::<i64>(next(&mut values)?)? == 1);
+    Ok(Followed::new(last, was_valid, text(next(&mut values)?)?))
 }
 
 pub(in crate::redis) async fn transitions(broker: &RedisBroker, queue: &str, after: u64, limit: usize) -> Result<Transitions> {
@@ -40,11 +40,11 @@ pub(in crate::redis) async fn transitions(broker: &RedisBroker, queue: &str, aft
     let (last, life) = (number(next(&mut values)?)?, text(next(&mut values)?)?);
     // All that came is kept, even if it is more than the limit: else it would come again, and the
     // answer is bounded by what a queue keeps.
-    let (mut told, is_all) = (Vec::new(), values.len() < asked);
+    let (mut entries, is_all) = (Vec::new(), values.len() < asked);
     for piece in values {
-        told.extend(piece_of(&bytes(piece)?));
+        entries.extend(piece_of(&bytes(piece)?));
     }
-    Ok(Transitions::read(told, after, last, is_all).of_life(life))
+    Ok(Transitions::read(entries, after, last, is_all).of_life(life))
 }
 
 /// A text as Lua packs it.
@@ -71,10 +71,10 @@ fn piece_of(stored: &[u8]) -> Vec<StoredTransition> {
     let numbered = jobs.iter().zip(before_first + 1..);
     numbered
         .filter_map(|([id, task, from, attempts], number)| {
-            let mut told = StoredTransition::new(number, at_ms, JobId::from_bytes(&id.0).ok()?);
-            (told.task, told.from, told.to, told.attempts) = (task.words(), from.words().parse().ok(), to, attempts.number());
-            told.reason.clone_from(&reason);
-            Some(told)
+            let mut entry = StoredTransition::new(number, at_ms, JobId::from_bytes(&id.0).ok()?);
+            (entry.task, entry.from, entry.to, entry.attempts) = (task.words(), from.words().parse().ok(), to, attempts.number());
+            entry.reason.clone_from(&reason);
+            Some(entry)
         })
         .collect()
 }
@@ -85,7 +85,7 @@ mod tests {
     use crate::broker::JobState;
 
     #[test]
-    fn a_piece_tells_of_several_jobs() {
+    fn a_piece_reports_several_jobs() {
         let (one, other) = (JobId::make(), JobId::given("mine").expect("it is a name"));
         let text = |text: &[u8]| serde_bytes_as_text(text);
         let mut stored = vec![0x9c];
@@ -105,11 +105,11 @@ mod tests {
         ] {
             stored.extend(text(part));
         }
-        let told = piece_of(&stored);
-        let of = |told: &StoredTransition| (told.number, told.id.clone(), told.task.clone(), told.from, told.to, told.attempts);
-        assert_eq!(of(&told[0]), (7, one, "mail".to_owned(), Some(JobState::Active), Some(JobState::Dead), 3));
-        assert_eq!(of(&told[1]), (8, other, String::new(), None, Some(JobState::Dead), 0));
-        assert_eq!((told[0].at_ms, told[0].reason.as_deref()), (1_764_000_000_000, Some("failed")));
+        let entries = piece_of(&stored);
+        let of = |entry: &StoredTransition| (entry.number, entry.id.clone(), entry.task.clone(), entry.from, entry.to, entry.attempts);
+        assert_eq!(of(&entries[0]), (7, one, "mail".to_owned(), Some(JobState::Active), Some(JobState::Dead), 3));
+        assert_eq!(of(&entries[1]), (8, other, String::new(), None, Some(JobState::Dead), 0));
+        assert_eq!((entries[0].at_ms, entries[0].reason.as_deref()), (1_764_000_000_000, Some("failed")));
         for strange in [&b""[..], b"\x93", b"\xff\xff", &stored[..20]] {
             assert!(piece_of(strange).is_empty());
         }

@@ -1,5 +1,6 @@
 //! What people do: look (`stats`, `workers`, `list`, `show`), and change jobs and queues.
 
+mod diagnose;
 mod edit;
 mod follow;
 mod keys;
@@ -7,7 +8,6 @@ mod pauses;
 mod queues;
 mod record;
 mod scan;
-mod standing;
 mod workers;
 
 use std::collections::HashSet;
@@ -34,6 +34,7 @@ use crate::{
 #[cfg(feature = "fuzz")]
 pub(in crate::redis) use self::record::{failures, kept_until};
 pub(in crate::redis) use self::{
+    diagnose::diagnose,
     edit::edit,
     follow::{follow, transitions},
     keys::key_holder,
@@ -41,7 +42,6 @@ pub(in crate::redis) use self::{
     queues::{queues, registered},
     record::record,
     scan::scan,
-    standing::standing,
     workers::{ask_worker, worker_records, workers},
 };
 
@@ -144,8 +144,8 @@ pub(in crate::redis) async fn set_aging(broker: &RedisBroker, request: &SetAging
         let mut call = AGING.call(&broker.keys, &request.queue);
         call.arg(&request.expected).arg(&request.stored);
         match broker.script(&request.queue, &AGING, call).await? {
-            Value::BulkString(told) if told == b"SET" => return Ok(AgingSet::Set),
-            Value::BulkString(told) if told == b"MORE" => {}
+            Value::BulkString(text) if text == b"SET" => return Ok(AgingSet::Set),
+            Value::BulkString(text) if text == b"MORE" => {}
             other => {
                 let stored = array(other)?.into_iter().next().ok_or_else(|| strange("an answer to a change of aging"))?;
                 return Ok(AgingSet::Stale(bytes(stored)?));
@@ -193,11 +193,11 @@ pub(in crate::redis) async fn stats(broker: &RedisBroker, queue: &str) -> Result
 
 /// Everything about these jobs; those that are gone are left out.
 pub(in crate::redis) async fn show(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<StoredJob>> {
-    told(queue, ids, records(broker, queue, ids).await?)
+    jobs_from_records(queue, ids, records(broker, queue, ids).await?)
 }
 
 /// The jobs of records; those that are gone are left out.
-fn told(queue: &str, ids: &[JobId], records: Vec<Value>) -> Result<Vec<StoredJob>> {
+fn jobs_from_records(queue: &str, ids: &[JobId], records: Vec<Value>) -> Result<Vec<StoredJob>> {
     let records = ids.iter().zip(records).map(|(id, value)| record(id, value));
     let mut records: Vec<StoredJob> = records.filter_map(Result::transpose).collect::<Result<_>>()?;
     if subscription_at(queue).is_some() {
@@ -249,9 +249,9 @@ pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, state: Job
         JobState::Done | JobState::Cancelled | JobState::Expired => return ended(broker, queue, state, offset, limit).await,
     };
     // A job that is ready may lie in another list as well, under a tombstone.
-    let mut told = HashSet::new();
-    ids.retain(|id| told.insert(id.clone()));
-    // What is no id is for the auditor to find.
+    let mut seen = HashSet::new();
+    ids.retain(|id| seen.insert(id.clone()));
+    // Values that are not ids are left to the auditor.
     let ids: Vec<JobId> = ids.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect();
     Ok(StoredPage::new(listed(show(broker, queue, &ids).await?, &[state]), next))
 }
@@ -297,12 +297,12 @@ async fn lapsing(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -
 async fn ended_jobs(broker: &RedisBroker, queue: &str, lines: &[Vec<u8>]) -> Result<Vec<StoredJob>> {
     let ids: Vec<JobId> = lines.iter().filter_map(|line| JobId::from_bytes(until_and_id(line).1).ok()).collect();
     let records = records(broker, queue, &ids).await?;
-    Ok(ended_told(lines, records)?.into_iter().map(|(_, job)| job).collect())
+    Ok(ended_from_records(lines, records)?.into_iter().map(|(_, job)| job).collect())
 }
 
 /// The jobs of lines that their records say to be those, and which line, of those with an id, is
 /// that of the job.
-fn ended_told(lines: &[Vec<u8>], records: Vec<Value>) -> Result<Vec<(usize, StoredJob)>> {
+fn ended_from_records(lines: &[Vec<u8>], records: Vec<Value>) -> Result<Vec<(usize, StoredJob)>> {
     let (mut jobs, mut seen) = (Vec::new(), HashSet::new());
     let known = lines.iter().map(|line| until_and_id(line)).filter_map(|(until, id)| Some((JobId::from_bytes(id).ok()?, until)));
     for (at, ((id, until), value)) in known.zip(records).enumerate() {

@@ -3,7 +3,7 @@
 
 -- Writes down when the next job is due, and tells the workers if there is work for them now.
 local function note_due_and_hint()
-  look_due()
+  update_due()
   if opened then
     hint()
   end

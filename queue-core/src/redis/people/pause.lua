@@ -13,7 +13,7 @@ local of, upto = ARGV[1], nil
 local is_task = byte(of) == 116 -- 't'
 local group = string.sub(of, 2)
 if ARGV[2] == '0' then
-  go_on(of)
+  end_pause(of)
   hint()
   return 'SET'
 end
@@ -41,15 +41,15 @@ local since, ends = string.match(before, '^(%d+):(%d*)')
 if not since or ends ~= '' and whole(ends) <= now then
   since = ms(now)
 end
-local said = since .. ':' .. (upto and upto < FOREVER and ms(upto) or '') .. ':' .. ARGV[4]
+local record = since .. ':' .. (upto and upto < FOREVER and ms(upto) or '') .. ':' .. ARGV[4]
 if of == 'q' then
   set_bit('h')
   call('HSET', K.meta, 'paused', '1')
-  put(K.pauses, of, said)
+  put(K.pauses, of, record)
 elseif is_task then
-  put(K.pauses, of, said)
+  put(K.pauses, of, record)
 else
-  set_rule(group, rule .. 'p' .. said)
+  set_rule(group, rule .. 'p' .. record)
 end
 forget_end(of)
 if upto then

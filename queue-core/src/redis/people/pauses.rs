@@ -20,7 +20,7 @@ pub(in crate::redis) async fn set_pause(broker: &RedisBroker, request: &SetPause
             Some(Due::After(time)) => format!("+{}", ms(time)),
             _ => String::new(),
         });
-        call.arg(pausing.said());
+        call.arg(pausing.encoded());
     }
     match &*bytes(broker.script(&request.queue, &PAUSE, call).await?)? {
         b"SET" => Ok(()),
@@ -34,10 +34,10 @@ pub(in crate::redis) async fn pauses(broker: &RedisBroker, queue: &str) -> Resul
     let mut values = array(broker.script(queue, &PAUSES, PAUSES.call(&broker.keys, queue)).await?)?.into_iter();
     let (now_ms, mut pauses) = (number(next(&mut values)?)?, Vec::new());
     while let Some(of) = values.next() {
-        let (of, said, parked) = (PauseOf::of_stored(&bytes(of)?), words(next(&mut values)?)?, number(next(&mut values)?)?);
+        let (of, record, parked) = (PauseOf::of_stored(&bytes(of)?), words(next(&mut values)?)?, number(next(&mut values)?)?);
         // What is no name of ours is another program's.
         let Some(of) = of else { continue };
-        let mut stored = StoredPause::new(of, Pause::of_stored(&said));
+        let mut stored = StoredPause::new(of, Pause::of_stored(&record));
         stored.parked = parked;
         pauses.push(stored);
     }

@@ -21,7 +21,7 @@ use std::collections::{HashMap, hash_map::Entry};
 
 use serde::{Deserialize, Serialize};
 
-use super::{ended_told, listed, record, some_records, told, topic, until_and_id, without_tombstones};
+use super::{ended_from_records, jobs_from_records, listed, record, some_records, topic, until_and_id, without_tombstones};
 use crate::{
     address::{JobId, subscription_at},
     broker::{JobState, MAX_BYTES, MAX_ITEMS, Scan, Scanned, StoredJob, place_of_bytes, place_to_bytes},
@@ -256,7 +256,7 @@ async fn tagged(broker: &RedisBroker, request: &Scan, name: &str, value: &str, l
         members.truncate(members.iter().position(|id| id.as_slice() == first_left.as_bytes()).unwrap_or(members.len()));
     }
     let next = members.last().filter(|_| is_page || is_cut).map(|id| place(id)).transpose()?;
-    let mut jobs = told(&request.queue, &ids, records)?;
+    let mut jobs = jobs_from_records(&request.queue, &ids, records)?;
     jobs.retain(|job| is_tagged(&job.envelope, name, value));
     let with_place = |job: StoredJob| place(job.id.as_bytes()).map(|place| (job, place));
     let jobs = listed(jobs, &request.states).into_iter().map(with_place).collect::<Result<_>>()?;
@@ -301,14 +301,14 @@ async fn jobs_of(
     let cut = if records.len() < unlike.len() { lines.get(records.len() - 1).cloned() } else { None };
     let jobs = match at {
         Where::Ended => {
-            let told = ended_told(&lines.iter().map(|line| line.element.clone()).collect::<Vec<_>>(), records)?;
+            let found = ended_from_records(&lines.iter().map(|line| line.element.clone()).collect::<Vec<_>>(), records)?;
             // Its place is that of its own line: an earlier one may be of an end before it.
-            for (at, job) in &told {
+            for (at, job) in &found {
                 of_id.extend(lines.get(*at).map(|line| (job.id.clone(), line.clone())));
             }
-            told.into_iter().map(|(_, job)| job).collect()
+            found.into_iter().map(|(_, job)| job).collect()
         }
-        _ => told(queue, &unlike, records)?,
+        _ => jobs_from_records(queue, &unlike, records)?,
     };
     let jobs = listed(jobs, states).into_iter().filter_map(|job| Some((of_id.remove(&job.id)?, job))).map(|(place, job)| (job, place));
     Ok((jobs.collect(), cut))

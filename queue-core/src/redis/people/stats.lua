@@ -30,14 +30,14 @@ end
 local lined = call('ZCARD', K.line)
 if lined > 0 then
   local seen, left, behind = {}, C.heads, '(' .. NO_GROUP .. '\255'
-  local function look(group)
+  local function read_age(group)
     local since = not seen[group] and oldest_of(group)
     oldest, seen[group] = since and math.min(oldest or since, since) or oldest, true
   end
   for _, group in ipairs(call('ZRANGE', K.next, 0, C.heads - 1)) do
-    look(group)
+    read_age(group)
   end
-  look(NO_GROUP)
+  read_age(NO_GROUP)
   for _ = 1, oldest and 0 or 2 * C.heads do
     local member = left > 0 and call('ZRANGEBYLEX', K.line, behind, '(\255', 'LIMIT', 0, 1)[1]
     if not member then
@@ -45,7 +45,7 @@ if lined > 0 then
     end
     local group = parts_of(member)
     left, behind = seen[group] and left or left - 1, '(' .. group .. '\255'
-    look(group)
+    read_age(group)
   end
 end
 

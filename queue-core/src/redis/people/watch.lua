@@ -23,9 +23,9 @@ if job and job[1] ~= 'dead' and call('HEXISTS', K.records, id) == 0 and not unkn
   set_bit('w')
   call('ZADD', K.watched, ms(now + C.watched_ms), id)
   -- Once in a second, however many wait.
-  local told = whole(call('HGET', K.meta, 'told'))
-  if told > now or told + 1000 <= now then
-    call('HSET', K.meta, 'told', ms(now))
+  local hinted = whole(call('HGET', K.meta, 'hinted'))
+  if hinted > now or hinted + 1000 <= now then
+    call('HSET', K.meta, 'hinted', ms(now))
     hint_watch()
   end
 end

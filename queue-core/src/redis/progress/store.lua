@@ -63,8 +63,8 @@ end
 local answers, at = {}, 2
 while at <= #ARGV do
   local id, claim, attempt, seq, number, n = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
-  local stands = call('HGET', K.active, id) == lane .. ':' .. claim
-  if stands then
+  local is_valid = call('HGET', K.active, id) == lane .. ':' .. claim
+  if is_valid then
     set_bit('j')
     if seq ~= '' then
       store_progress(id, claim, seq, ARGV[at + 4], ARGV[at + 5])
@@ -76,7 +76,7 @@ while at <= #ARGV do
       hint_progress(id)
     end
   end
-  answers[#answers + 1] = stands and 1 or 0
+  answers[#answers + 1] = is_valid and 1 or 0
   at = at + 8 + 3 * n
 end
 return answers

@@ -101,16 +101,16 @@ local function stop(id)
   if not receipt then
     remove_waiting(id)
     end_unrun(id, 'cancelled', C.stopped)
-    look_due()
+    update_due()
     return
   end
   put(K.ticked, id, (string.gsub(entry, '^(%d+):', '%1!')))
   local lane = lane_of(receipt)
   if lane and call('HEXISTS', K.lanes, lane) == 1 then
-    local told = unpacked_pairs(call('HGET', K.gone, lane))
-    if #told < 500 then
-      table.insert(told, { id, string.match(receipt, '(%d+)$') })
-      call('HSET', K.gone, lane, cmsgpack.pack(told))
+    local cancelled = unpacked_pairs(call('HGET', K.gone, lane))
+    if #cancelled < 500 then
+      table.insert(cancelled, { id, string.match(receipt, '(%d+)$') })
+      call('HSET', K.gone, lane, cmsgpack.pack(cancelled))
     end
   end
 end

@@ -9,8 +9,8 @@ local function first_due()
   return first
 end
 
--- Looks again, and writes it down.
-local function look_due()
+-- Recomputes the time of the next event, and stores it if it has changed.
+local function update_due()
   local next_due = first_due()
   if due ~= next_due then
     due = next_due

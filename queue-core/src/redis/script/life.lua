@@ -1,8 +1,8 @@
 -- The life of this server: another one may lack what was seen on the last.
 local function life()
-  local told = redis.pcall('INFO', 'server', 'replication')
-  told = type(told) == 'string' and told or ''
-  local run, history = string.match(told, 'run_id:(%x+)'), string.match(told, 'master_replid:(%x+)')
+  local info = redis.pcall('INFO', 'server', 'replication')
+  info = type(info) == 'string' and info or ''
+  local run, history = string.match(info, 'run_id:(%x+)'), string.match(info, 'master_replid:(%x+)')
   -- Who may not know it gets no mark that holds.
   return run and history and run .. history or ''
 end

@@ -10,8 +10,8 @@ use crate::{
     broker::{
         BACKFILL_REMEMBERED, CHAINS_COUNTED, CLAIM_STEPS, CLEANUP_BEHIND, CLOCK_MOVED, DEFAULT_AGE, DEFAULT_LAG, DUE_ITEMS, FOLLOWED,
         GROUP_RULES, HEADS, HOLDERS_NAMED, LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN,
-        MOST_WATCHED, ODD, OPERATION_LEASE, OPERATIONS_KEPT, OUTBOX, OUTBOXES, PAUSED_TASKS, PLACES_LOOKED_AT, POPPED_AT_ONCE, Pausing,
-        READS_AHEAD, REASON_TOLD, RESUMED_AT_ONCE, SHARE_COUNTED, START_APART, START_COST, STOPPED, SWEEPER_LEASE, TOLD_AT_ONCE,
+        MOST_WATCHED, ODD, OPERATION_LEASE, OPERATIONS_KEPT, OUTBOX, OUTBOXES, PAUSED_TASKS, PLACES_EXAMINED, POPPED_AT_ONCE, Pausing,
+        READS_AHEAD, REASON_BYTES, RESUMED_AT_ONCE, SHARE_COUNTED, START_APART, START_COST, STOPPED, SWEEPER_LEASE, TRANSITIONS_AT_ONCE,
         TRANSITIONS_KEPT, TRIM_STEP, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
         history::{
             FAILURE_PATTERNS, HOURS, JOBS_NAMED, MINUTES, OTHERS, RELEASES_NAMED, RELEASES_SEEN, REPORTERS_HOURS, TASKS, TASKS_NAMED,
@@ -61,13 +61,13 @@ pub(super) fn constants() -> [(&'static str, String); 72] {
         // Of who follows a queue.
         ("followed_ms", FOLLOWED.as_millis().to_string()),
         ("transitions_kept", TRANSITIONS_KEPT.to_string()),
-        ("told_at_once", TOLD_AT_ONCE.to_string()),
-        ("reason_told", REASON_TOLD.to_string()),
+        ("transitions_at_once", TRANSITIONS_AT_ONCE.to_string()),
+        ("reason_bytes", REASON_BYTES.to_string()),
         // Of scans.
         ("scanned_at_once", SCANNED_AT_ONCE.to_string()),
         ("scanned_pieces", SCANNED_PIECES.to_string()),
-        // Of where jobs stand.
-        ("places_looked_at", PLACES_LOOKED_AT.to_string()),
+        // Of the position of jobs.
+        ("places_examined", PLACES_EXAMINED.to_string()),
         ("holders_named", HOLDERS_NAMED.to_string()),
         // Of a job's log.
         ("log_bytes", LOG_BYTES.to_string()),
@@ -92,7 +92,7 @@ pub(super) fn constants() -> [(&'static str, String); 72] {
         // Of pauses.
         ("resumed_at_once", RESUMED_AT_ONCE.to_string()),
         ("paused_tasks", PAUSED_TASKS.to_string()),
-        ("after_rate_limit", format!("'{}'", Pausing::after_rate_limit().said())),
+        ("after_rate_limit", format!("'{}'", Pausing::after_rate_limit().encoded())),
         // Of operations.
         ("operations_kept", OPERATIONS_KEPT.to_string()),
         ("operation_lease", OPERATION_LEASE.as_millis().to_string()),
@@ -159,7 +159,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
     fragments! {
         "audit/aside"
         "audit/find"
-        "audit/look"
+        "audit/checks"
         "audit/repair"
         "audit/sweep"
         "audit/types"
@@ -216,6 +216,7 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/cancel"
         "people/cancelling"
         "people/delete"
+        "people/diagnose"
         "people/edit"
         "people/follow"
         "people/key"
@@ -233,7 +234,6 @@ static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
         "people/scan"
         "people/show"
         "people/shown"
-        "people/standing"
         "people/since"
         "people/stats"
         "people/tagged"
@@ -359,7 +359,7 @@ scripts! {
     SHOW: "people/show", "flags=no-writes", [show];
     SCAN: "people/scan", "flags=no-writes", [scan];
     TAGGED: "people/tagged", "flags=no-writes", [scan];
-    STANDING: "people/standing", "flags=no-writes", [standing];
+    DIAGNOSE: "people/diagnose", "flags=no-writes", [diagnose];
     WATCH: "people/watch", "", [watch];
     FOLLOW: "people/follow", "", [follow];
     TRANSITIONS: "people/transitions", "flags=no-writes", [transitions];

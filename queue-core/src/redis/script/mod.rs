@@ -234,11 +234,11 @@ mod tests {
     fn only_bounded_keys_are_read_whole() {
         // Which fragment reads which key, and what bounds it.
         let bounded = [
+            ("audit/checks", "lanes", "the workers that are up"),
             ("audit/find", "active", "FEW"),
             ("audit/find", "jobs", "FEW"),
             ("audit/find", "lanes", "FEW"),
             ("audit/find", "workers", "FEW"),
-            ("audit/look", "lanes", "the workers that are up"),
             ("history/failed", "failures", "FAILURE_PATTERNS"),
             ("history/failures", "failures", "FAILURE_PATTERNS"),
             ("history/history", "deployed", "RELEASES_SEEN"),

@@ -6,14 +6,14 @@
 -- while there are jobs.
 local function needed_bits()
   local needed = has('l') and call('EXISTS', K.jobs) == 1 and 'l' or ''
-  local told = call('HMGET', K.meta, 'paused', 'aging', 'followed')
-  if told[1] == '1' then
+  local fields = call('HMGET', K.meta, 'paused', 'aging', 'followed')
+  if fields[1] == '1' then
     needed = needed .. 'h'
   end
-  if told[2] then
+  if fields[2] then
     needed = needed .. 'op'
   end
-  local followed = whole(told[3] or '')
+  local followed = whole(fields[3] or '')
   if followed > now and followed <= now + C.followed_ms or call('EXISTS', K.transitions) == 1 then
     needed = needed .. 'v'
   end
@@ -27,7 +27,7 @@ local function needed_bits()
   end
   add('f', K.attempts, K.errors)
   add('k', K.records, K.ended, K.lapsing)
-  if not told[2] then
+  if not fields[2] then
     add('p', K.priority, K.ready0, K.ready1, K.ready3, K.rising, K.risen)
     add('o', K.rising, K.risen)
   end

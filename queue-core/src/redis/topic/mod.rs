@@ -99,9 +99,9 @@ pub(in crate::redis) async fn unsubscribe(broker: &RedisBroker, topic: &str, sub
 pub(in crate::redis) async fn set_retention(broker: &RedisBroker, topic: &str, retention: Retention) -> Result<()> {
     let address = checked(topic)?;
     retention.check()?;
-    let said = [("age", retention.age.map(ms)), ("count", retention.count), ("bytes", retention.bytes), ("lag", retention.lag.map(ms))];
+    let changed = [("age", retention.age.map(ms)), ("count", retention.count), ("bytes", retention.bytes), ("lag", retention.lag.map(ms))];
     let mut command = broker.keys.on("HSET", &address, Kind::Topic);
-    for (field, value) in said.into_iter().filter_map(|(field, value)| Some((field, value?))) {
+    for (field, value) in changed.into_iter().filter_map(|(field, value)| Some((field, value?))) {
         command.arg(field).arg(value);
     }
     if retention == Retention::default() {

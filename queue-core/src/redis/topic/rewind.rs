@@ -43,8 +43,8 @@ pub(in crate::redis) async fn rewind(broker: &RedisBroker, request: &Rewind) -> 
         RewindStep::End(token, entries) => call.arg("end").arg(token).arg(entries),
     };
     let answer = broker.script(&queue, &REWIND, call).await?;
-    if let Value::BulkString(told) = &answer {
-        return Ok(if told.is_empty() { Rewound::Nobody } else { Rewound::Other });
+    if let Value::BulkString(text) = &answer {
+        return Ok(if text.is_empty() { Rewound::NotFound } else { Rewound::Other });
     }
     let mut values = array(answer)?.into_iter();
     Ok(match &request.step {
@@ -52,7 +52,7 @@ pub(in crate::redis) async fn rewind(broker: &RedisBroker, request: &Rewind) -> 
             let (from, upto) = (text(next(&mut values)?)?, text(next(&mut values)?)?);
             let (first, gone) = (words(next(&mut values)?)?, number::<u64>(next(&mut values)?)?);
             let token = words(next(&mut values)?)?;
-            Rewound::Target { from, upto, is_short: gone > 0 && lies_before(target, &first), token }
+            Rewound::Target { from, upto, is_short: gone > 0 && is_before(target, &first), token }
         }
         RewindStep::Count(..) | RewindStep::Forget(..) => {
             let (entries, position) = (number(next(&mut values)?)?, text(next(&mut values)?)?);
@@ -78,7 +78,7 @@ fn before(target: &RewindTarget) -> Result<String> {
 }
 
 /// Whether a target lies before the first of all entries, or before the end of an empty log.
-fn lies_before(target: &RewindTarget, first: &str) -> bool {
+fn is_before(target: &RewindTarget, first: &str) -> bool {
     match target {
         RewindTarget::At(Begin::AtMs(at)) => time_of(first).is_none_or(|first| *at < first),
         RewindTarget::At(_) => false,
@@ -114,10 +114,8 @@ mod tests {
 
     #[test]
     fn a_rewind_target_before_the_first_entry_lies_before_it() {
-        assert!(
-            lies_before(&RewindTarget::Event("17-3".to_owned()), "17-4") && !lies_before(&RewindTarget::Event("17-4".to_owned()), "17-4")
-        );
-        assert!(lies_before(&Begin::AtMs(16).into(), "17-4") && !lies_before(&Begin::AtMs(17).into(), "17-4"));
-        assert!(lies_before(&Begin::AtMs(16).into(), "") && !lies_before(&Begin::Start.into(), "17-4"));
+        assert!(is_before(&RewindTarget::Event("17-3".to_owned()), "17-4") && !is_before(&RewindTarget::Event("17-4".to_owned()), "17-4"));
+        assert!(is_before(&Begin::AtMs(16).into(), "17-4") && !is_before(&Begin::AtMs(17).into(), "17-4"));
+        assert!(is_before(&Begin::AtMs(16).into(), "") && !is_before(&Begin::Start.into(), "17-4"));
     }
 }

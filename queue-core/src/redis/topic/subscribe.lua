@@ -10,9 +10,9 @@
 
 local name, begin, types, unknown_types = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 -- No type is forgotten, as it may be passed over later: workers of an older release know fewer.
-local function both(known, said)
+local function both(known, declared)
   local types, seen = {}, { ['-'] = true }
-  for event in string.gmatch(known .. ',' .. said, '[^,]+') do
+  for event in string.gmatch(known .. ',' .. declared, '[^,]+') do
     if not seen[event] then
       seen[event], types[#types + 1] = true, event
     end

@@ -41,14 +41,14 @@ local function is_behind(one, other)
 end
 
 local function put_subscription(name, of)
-  local function told(position)
+  local function number_of(position)
     return position and ms(position) or '?'
   end
   local rewind = of.token or of.ended or '-'
   if of.upto and (of.token or is_behind(of.upto, of.cursor)) then
-    rewind = table.concat({ rewind, of.upto, told(of.upto_position) }, of.token and '/' or ':')
+    rewind = table.concat({ rewind, of.upto, number_of(of.upto_position) }, of.token and '/' or ':')
   end
-  local words = { of.cursor, told(of.position), ms(of.lost), of.made, of.begin, of.types, of.unknown, ms(of.skipped), rewind }
+  local words = { of.cursor, number_of(of.position), ms(of.lost), of.made, of.begin, of.types, of.unknown, ms(of.skipped), rewind }
   call('HSET', K.subscriptions, name, table.concat(words, ' '))
 end
 
@@ -57,11 +57,11 @@ local function length_of_log()
   if call('EXISTS', K.log) == 0 then
     return 0, 0
   end
-  local info, told = call('XINFO', 'STREAM', K.log), {}
+  local info, fields = call('XINFO', 'STREAM', K.log), {}
   for at = 1, #info, 2 do
-    told[info[at]] = info[at + 1]
+    fields[info[at]] = info[at + 1]
   end
-  return told.length, told['entries-added'] or told.length, told['last-generated-id']
+  return fields.length, fields['entries-added'] or fields.length, fields['last-generated-id']
 end
 
 -- How many entries a step reads next that has read so many with so many bytes. Nobody knows how

@@ -1,5 +1,5 @@
 -- What a lane wants to know besides the jobs that it gets.
-local function answer(claim, told, waits, stale_text)
+local function answer(claim, described, waits, stale_text)
   local at = due
   if paused then
     at = has('e') and whole(call('ZSCORE', K.resumes, 'q') or FOREVER) or FOREVER
@@ -7,7 +7,7 @@ local function answer(claim, told, waits, stale_text)
   local next_due = at < FOREVER and ms(whole(at * 1000 - micros)) or ''
   local parked = has('a') and call('EXISTS', K.parked) or 0
   local values = {
-    ids, told[1], claim, ms(micros), waits, next_due, call('ZCARD', K.leases), bits or false, told[2], told[3], told[4], stale_text, parked, paused and 1 or 0,
+    ids, described[1], claim, ms(micros), waits, next_due, call('ZCARD', K.leases), bits or false, described[2], described[3], described[4], stale_text, parked, paused and 1 or 0,
   }
   if #resumed + #aside > 0 then
     values[15], values[16] = resumed, aside

@@ -76,7 +76,7 @@ pub(in crate::redis) fn turn(value: Value, positions: &[usize]) -> Result<Option
 /// A number of crashes, and behind it for how many milliseconds the job may have run at the last.
 fn crashes_of(value: Value) -> (u32, Duration) {
     let ran = match &value {
-        Value::BulkString(told) => told.iter().position(|byte| *byte == b':').map(|at| (told[..at].to_vec(), told[at + 1..].to_vec())),
+        Value::BulkString(bytes) => bytes.iter().position(|byte| *byte == b':').map(|at| (bytes[..at].to_vec(), bytes[at + 1..].to_vec())),
         _ => None,
     };
     match ran {

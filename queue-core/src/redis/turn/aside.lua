@@ -21,7 +21,7 @@ if paused_tasks and #ids > 0 then
   end
   if #parked > 0 then
     if has('o') then
-      rest(parked)
+      stop_aging(parked)
     end
     settle(parked)
     -- They were not handed out.

@@ -33,7 +33,7 @@ if not due or due <= now and not paused then
     promoted = back(due_again, false) or promoted
     promoted = back(first, true) or promoted
   end
-  look_due()
+  update_due()
 end
 
 -- Whether all jobs of the one list that there is are claimed.

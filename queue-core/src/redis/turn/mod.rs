@@ -57,7 +57,7 @@ pub(in crate::redis) async fn turn(broker: &RedisBroker, turn: &Turn) -> Result<
                     answer.deliveries.iter_mut().for_each(|delivery| make_readable(&mut delivery.envelope));
                 }
                 broker.known.note(&turn.queue, Known::from(bits, &answer, sent));
-                return Ok(told(broker, turn, answer, sent));
+                return Ok(forward(broker, turn, answer, sent));
             }
             None if plain => plain = false,
             None => return Err(Error::Internal("a turn by the full script has no answer".to_owned())),
@@ -73,7 +73,7 @@ fn make_readable(envelope: &mut Vec<u8>) {
 }
 
 /// Forwards what an answer says of the queue to the listeners for work in it.
-fn told(broker: &RedisBroker, turn: &Turn, answer: TurnAnswer, sent: Instant) -> TurnAnswer {
+fn forward(broker: &RedisBroker, turn: &Turn, answer: TurnAnswer, sent: Instant) -> TurnAnswer {
     let awaited = (turn.claim > 0).then_some(!answer.more && !answer.paused);
     broker.announcements.answered(&turn.queue, answer.as_of.unwrap_or_default(), sent.elapsed() / 2, awaited);
     answer

@@ -6,12 +6,12 @@ for _, id in ipairs(handed ~= '' and unpacked(handed) or {}) do
     ids[#ids + 1] = id
   end
 end
-local told = { describe(ids) }
+local described = { describe(ids) }
 local receipts = #ids > 0 and call('HMGET', K.active, unpack(ids))
 for at = 1, #ids do
   if receipts[at] ~= lane .. ':' .. claim then
-    told[1][at] = ''
+    described[1][at] = ''
   end
 end
 due = due or first_due()
-return answer(claim ~= '' and claim or '0', told, waiting_work(false), stale_text)
+return answer(claim ~= '' and claim or '0', described, waiting_work(false), stale_text)

@@ -56,13 +56,13 @@ pub(in crate::redis) fn turn(turn: &Turn, script: &Script, plain: bool, keys: &K
 
 /// What runs have really used of rates, if any has said so: see `used.lua`.
 fn used(call: &mut Cmd, finishes: &[Finish]) {
-    let told = finishes.iter().filter_map(|finish| Some((finish, finish.used()?)));
-    let runs = told.clone().count();
+    let reporting = finishes.iter().filter_map(|finish| Some((finish, finish.used()?)));
+    let runs = reporting.clone().count();
     if runs == 0 {
         return;
     }
     call.arg("used").arg(runs);
-    for (finish, used) in told {
+    for (finish, used) in reporting {
         call.arg(finish.claim).arg(finish.id.as_bytes()).arg(used.named().len() + usize::from(used.all().is_some()));
         for (limit, starts) in used.named() {
             call.arg(&LimitKey::name(limit)).arg(starts);

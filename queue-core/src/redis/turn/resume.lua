@@ -5,7 +5,7 @@ local paused_tasks = nil
 if has('e') then
   resumed = call('ZRANGEBYSCORE', K.resumes, '-inf', ms(now), 'LIMIT', 0, C.resumed_at_once)
   for _, of in ipairs(resumed) do
-    go_on(of)
+    end_pause(of)
     paused = paused and of ~= 'q'
   end
   for _, of in ipairs(has('e') and call('HKEYS', K.pauses) or {}) do

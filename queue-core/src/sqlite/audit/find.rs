@@ -21,7 +21,7 @@ use crate::{
 
 /// What is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum Check {
     LeaseEndless,
     LeaseTooLong,
     RecordWithoutLane,
@@ -48,33 +48,33 @@ pub(super) enum Look {
     TagMissing,
 }
 
-/// All looks, in the order of their repairs. Slots come before eligible groups: what they leave
-/// free decides who may be served.
-pub(super) const LOOKS: [Look; 24] = [
-    Look::LeaseEndless,
-    Look::LeaseTooLong,
-    Look::RecordWithoutLane,
-    Look::WorkerWithoutRecord,
-    Look::HeldByNobody,
-    Look::WithoutPlace,
-    Look::WithoutLine,
-    Look::ParkedStray,
-    Look::ParkedHollow,
-    Look::KeyLeaked,
-    Look::HeldForNobody,
-    Look::KeyMissing,
-    Look::RunWithoutJob,
-    Look::SlotLeaked,
-    Look::SlotMissing,
-    Look::LineLeaked,
-    Look::LimitSlotLeaked,
-    Look::LimitSlotMissing,
-    Look::LimitAsleep,
-    Look::LimitHollow,
-    Look::GroupIndexWrong,
-    Look::TagLeaked,
-    Look::TagStrange,
-    Look::TagMissing,
+/// All checks, in the order of their repairs. Slots come before eligible groups, because free slots
+/// decide which groups may be served.
+pub(super) const CHECKS: [Check; 24] = [
+    Check::LeaseEndless,
+    Check::LeaseTooLong,
+    Check::RecordWithoutLane,
+    Check::WorkerWithoutRecord,
+    Check::HeldByNobody,
+    Check::WithoutPlace,
+    Check::WithoutLine,
+    Check::ParkedStray,
+    Check::ParkedHollow,
+    Check::KeyLeaked,
+    Check::HeldForNobody,
+    Check::KeyMissing,
+    Check::RunWithoutJob,
+    Check::SlotLeaked,
+    Check::SlotMissing,
+    Check::LineLeaked,
+    Check::LimitSlotLeaked,
+    Check::LimitSlotMissing,
+    Check::LimitAsleep,
+    Check::LimitHollow,
+    Check::GroupIndexWrong,
+    Check::TagLeaked,
+    Check::TagStrange,
+    Check::TagMissing,
 ];
 
 /// The subject of a finding, and what its repair needs.
@@ -188,32 +188,32 @@ const LIMIT_HOLLOW: &str = "SELECT chain, name FROM queue_chains AS chains WHERE
 const TAG_LEAKED: &str = "SELECT id, digest FROM queue_tags WHERE queue = ?1 AND ?2 IS NOT NULL \
     AND NOT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = queue_tags.id) LIMIT ?3";
 
-impl Look {
+impl Check {
     /// Whether it goes through all jobs or groups, which may be many.
     pub(super) fn is_thorough(self) -> bool {
-        matches!(self, Look::WithoutPlace | Look::WithoutLine | Look::GroupIndexWrong | Look::TagStrange | Look::TagMissing)
+        matches!(self, Check::WithoutPlace | Check::WithoutLine | Check::GroupIndexWrong | Check::TagStrange | Check::TagMissing)
     }
 
     pub(super) fn kind(self) -> DamageKind {
         match self {
-            Look::LeaseEndless => DamageKind::LaneWithoutLease,
-            Look::LeaseTooLong => DamageKind::LeaseTooLong,
-            Look::RecordWithoutLane => DamageKind::RecordWithoutLane,
-            Look::WorkerWithoutRecord => DamageKind::WorkerWithoutRecord,
-            Look::HeldByNobody => DamageKind::HeldByNobody,
-            Look::WithoutPlace | Look::WithoutLine | Look::ParkedStray => DamageKind::JobWithoutPlace,
-            Look::ParkedHollow => DamageKind::IdWithoutJob,
-            Look::KeyLeaked => DamageKind::KeyLeaked,
-            Look::HeldForNobody => DamageKind::HeldForNobody,
-            Look::KeyMissing => DamageKind::KeyMissing,
-            Look::RunWithoutJob => DamageKind::RunWithoutJob,
-            Look::SlotLeaked | Look::LimitSlotLeaked => DamageKind::SlotLeaked,
-            Look::SlotMissing | Look::LimitSlotMissing => DamageKind::SlotMissing,
-            Look::LineLeaked => DamageKind::LineLeaked,
-            Look::LimitAsleep | Look::LimitHollow => DamageKind::LimitIndexWrong,
-            Look::GroupIndexWrong => DamageKind::GroupIndexWrong,
-            Look::TagLeaked | Look::TagStrange => DamageKind::TagLeaked,
-            Look::TagMissing => DamageKind::TagMissing,
+            Check::LeaseEndless => DamageKind::LaneWithoutLease,
+            Check::LeaseTooLong => DamageKind::LeaseTooLong,
+            Check::RecordWithoutLane => DamageKind::RecordWithoutLane,
+            Check::WorkerWithoutRecord => DamageKind::WorkerWithoutRecord,
+            Check::HeldByNobody => DamageKind::HeldByNobody,
+            Check::WithoutPlace | Check::WithoutLine | Check::ParkedStray => DamageKind::JobWithoutPlace,
+            Check::ParkedHollow => DamageKind::IdWithoutJob,
+            Check::KeyLeaked => DamageKind::KeyLeaked,
+            Check::HeldForNobody => DamageKind::HeldForNobody,
+            Check::KeyMissing => DamageKind::KeyMissing,
+            Check::RunWithoutJob => DamageKind::RunWithoutJob,
+            Check::SlotLeaked | Check::LimitSlotLeaked => DamageKind::SlotLeaked,
+            Check::SlotMissing | Check::LimitSlotMissing => DamageKind::SlotMissing,
+            Check::LineLeaked => DamageKind::LineLeaked,
+            Check::LimitAsleep | Check::LimitHollow => DamageKind::LimitIndexWrong,
+            Check::GroupIndexWrong => DamageKind::GroupIndexWrong,
+            Check::TagLeaked | Check::TagStrange => DamageKind::TagLeaked,
+            Check::TagMissing => DamageKind::TagMissing,
         }
     }
 
@@ -221,43 +221,43 @@ impl Look {
     pub(super) fn find(self, tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Vec<Found>, Failed> {
         let rows = |sql: &str, than: i64| rows(tx, sql, queue, than);
         Ok(match self {
-            Look::LeaseEndless => rows(LEASE_ENDLESS, FOREVER)?,
-            Look::LeaseTooLong => rows(LEASE_TOO_LONG, tx.now)?,
-            Look::RecordWithoutLane => rows(RECORD_WITHOUT_LANE, 0)?,
-            Look::WorkerWithoutRecord => workers_without_record(tx, queue)?,
-            Look::HeldByNobody => rows(HELD_BY_NOBODY, ACTIVE)?,
-            Look::WithoutPlace => rows(WITHOUT_PLACE, READY)?,
-            Look::WithoutLine => rows(WITHOUT_LINE, LINED)?,
-            Look::ParkedStray => rows(PARKED_STRAYS, PARKED)?,
-            Look::ParkedHollow => rows(PARKED_HOLLOW, PARKED)?,
-            Look::KeyLeaked => rows(sql!("key_leaked.sql"), HELD)?,
-            Look::HeldForNobody => rows(HELD_FOR_NOBODY, HELD)?,
-            Look::KeyMissing => rows(KEY_MISSING, HELD)?,
-            Look::RunWithoutJob => rows(TICKED_HOLLOW, HELD)?,
-            Look::SlotLeaked => rows(SLOT_LEAKED, ACTIVE)?,
-            Look::SlotMissing => rows(SLOT_MISSING, ACTIVE)?,
-            Look::LineLeaked => rows(LINE_LEAKED, 0)?,
-            Look::LimitSlotLeaked => rows(LIMIT_SLOT_LEAKED, ACTIVE)?,
-            Look::LimitSlotMissing => rows(LIMIT_SLOT_MISSING, ACTIVE)?,
-            Look::LimitAsleep => shut_keys_with_room(tx, queue, rows(LIMIT_ASLEEP, 0)?)?,
-            Look::LimitHollow => rows(LIMIT_HOLLOW, CHAINED)?,
-            Look::GroupIndexWrong => wrongly_eligible(tx, queue)?,
-            Look::TagLeaked => rows(TAG_LEAKED, 0)?,
-            Look::TagStrange => strange_tags(tx, queue)?,
-            Look::TagMissing => missing_tags(tx, queue)?,
+            Check::LeaseEndless => rows(LEASE_ENDLESS, FOREVER)?,
+            Check::LeaseTooLong => rows(LEASE_TOO_LONG, tx.now)?,
+            Check::RecordWithoutLane => rows(RECORD_WITHOUT_LANE, 0)?,
+            Check::WorkerWithoutRecord => workers_without_record(tx, queue)?,
+            Check::HeldByNobody => rows(HELD_BY_NOBODY, ACTIVE)?,
+            Check::WithoutPlace => rows(WITHOUT_PLACE, READY)?,
+            Check::WithoutLine => rows(WITHOUT_LINE, LINED)?,
+            Check::ParkedStray => rows(PARKED_STRAYS, PARKED)?,
+            Check::ParkedHollow => rows(PARKED_HOLLOW, PARKED)?,
+            Check::KeyLeaked => rows(sql!("key_leaked.sql"), HELD)?,
+            Check::HeldForNobody => rows(HELD_FOR_NOBODY, HELD)?,
+            Check::KeyMissing => rows(KEY_MISSING, HELD)?,
+            Check::RunWithoutJob => rows(TICKED_HOLLOW, HELD)?,
+            Check::SlotLeaked => rows(SLOT_LEAKED, ACTIVE)?,
+            Check::SlotMissing => rows(SLOT_MISSING, ACTIVE)?,
+            Check::LineLeaked => rows(LINE_LEAKED, 0)?,
+            Check::LimitSlotLeaked => rows(LIMIT_SLOT_LEAKED, ACTIVE)?,
+            Check::LimitSlotMissing => rows(LIMIT_SLOT_MISSING, ACTIVE)?,
+            Check::LimitAsleep => shut_keys_with_room(tx, queue, rows(LIMIT_ASLEEP, 0)?)?,
+            Check::LimitHollow => rows(LIMIT_HOLLOW, CHAINED)?,
+            Check::GroupIndexWrong => wrongly_eligible(tx, queue)?,
+            Check::TagLeaked => rows(TAG_LEAKED, 0)?,
+            Check::TagStrange => strange_tags(tx, queue)?,
+            Check::TagMissing => missing_tags(tx, queue)?,
         })
     }
 
     /// The subject of a finding, as people look for it.
     pub(super) fn shown(self, (subject, more): &Found) -> String {
         let known = match (self, subject, more) {
-            (Look::KeyLeaked, Value::Blob(key), _) => UniqueKey::from_bytes(key).map(|key| key.to_string()),
-            (Look::LimitAsleep, Value::Blob(key), _) => LimitKey::from_bytes(key).map(|key| key.to_string()),
-            (Look::LineLeaked | Look::GroupIndexWrong, Value::Blob(name), _) | (Look::LimitHollow, _, Value::Blob(name)) => {
+            (Check::KeyLeaked, Value::Blob(key), _) => UniqueKey::from_bytes(key).map(|key| key.to_string()),
+            (Check::LimitAsleep, Value::Blob(key), _) => LimitKey::from_bytes(key).map(|key| key.to_string()),
+            (Check::LineLeaked | Check::GroupIndexWrong, Value::Blob(name), _) | (Check::LimitHollow, _, Value::Blob(name)) => {
                 GroupName::of_stored(name).map(|name| name.to_string())
             }
             // Names of lanes and of workers, which need not be UTF-8.
-            (Look::LeaseEndless | Look::LeaseTooLong | Look::RecordWithoutLane | Look::WorkerWithoutRecord, Value::Blob(_), _) => None,
+            (Check::LeaseEndless | Check::LeaseTooLong | Check::RecordWithoutLane | Check::WorkerWithoutRecord, Value::Blob(_), _) => None,
             (_, Value::Blob(id), _) => JobId::from_bytes(id).ok().map(|id| id.to_string()),
             (_, other, _) => Some(format!("{other:?}")),
         };

@@ -17,11 +17,11 @@ use crate::{
 pub(crate) fn audit(tx: &mut Tx<'_>, name: &str, how: Audit) -> Result<Vec<Damage>, Failed> {
     let Some(mut queue) = tx.queue(name)? else { return Ok(Vec::new()) };
     let mut damages = Vec::new();
-    for look in find::LOOKS.into_iter().filter(|look| how.thorough || !look.is_thorough()) {
-        let found = look.find(tx, &queue)?;
-        damages.extend(found.iter().map(|found| Damage { kind: look.kind(), subject: look.shown(found) }));
+    for check in find::CHECKS.into_iter().filter(|check| how.thorough || !check.is_thorough()) {
+        let found = check.find(tx, &queue)?;
+        damages.extend(found.iter().map(|found| Damage { kind: check.kind(), subject: check.shown(found) }));
         for found in found.iter().filter(|_| how.repair) {
-            repair::repair(tx, &mut queue, look, found)?;
+            repair::repair(tx, &mut queue, check, found)?;
         }
     }
     if how.repair && !damages.is_empty() {

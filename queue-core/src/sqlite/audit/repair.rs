@@ -2,7 +2,7 @@
 
 use rusqlite::{params, types::Value};
 
-use super::find::{Found, Look};
+use super::find::{Check, Found};
 use crate::{
     broker::{LimitKey, WorkerInfo},
     sqlite::{
@@ -16,63 +16,63 @@ use crate::{
     },
 };
 
-pub(super) fn repair(tx: &mut Tx<'_>, queue: &mut Queue<'_>, look: Look, (subject, more): &Found) -> Result<(), Failed> {
-    match (look, subject, more) {
-        (Look::LeaseEndless, _, lane) => {
+pub(super) fn repair(tx: &mut Tx<'_>, queue: &mut Queue<'_>, check: Check, (subject, more): &Found) -> Result<(), Failed> {
+    match (check, subject, more) {
+        (Check::LeaseEndless, _, lane) => {
             tx.sql("UPDATE queue_lanes SET deadline = ?2 WHERE lane = ?1")?.execute(params![lane, tx.now])?;
         }
-        (Look::LeaseTooLong, _, lane) => {
+        (Check::LeaseTooLong, _, lane) => {
             tx.sql("UPDATE queue_lanes SET deadline = ?2 + duration WHERE lane = ?1")?.execute(params![lane, tx.now])?;
         }
-        (Look::RecordWithoutLane, worker, _) => {
+        (Check::RecordWithoutLane, worker, _) => {
             tx.sql("DELETE FROM queue_workers WHERE queue = ?1 AND process = CAST(?2 AS TEXT)")?.execute(params![queue.key, worker])?;
             tx.sql("DELETE FROM queue_loads WHERE queue = ?1 AND process = CAST(?2 AS TEXT)")?.execute(params![queue.key, worker])?;
         }
-        (Look::WorkerWithoutRecord, worker, _) => {
+        (Check::WorkerWithoutRecord, worker, _) => {
             const STORE: &str = "INSERT OR REPLACE INTO queue_workers (queue, process, record) VALUES (?1, CAST(?2 AS TEXT), ?3)";
             tx.sql(STORE)?.execute(params![queue.key, worker, WorkerInfo::default().stored(tx.now)])?;
         }
-        (Look::HeldByNobody, id, lane) => held_by_nobody(tx, queue, id, lane)?,
-        (Look::WithoutPlace, id, _) => back::mend(tx, queue, id)?,
+        (Check::HeldByNobody, id, lane) => held_by_nobody(tx, queue, id, lane)?,
+        (Check::WithoutPlace, id, _) => back::reset_rank(tx, queue, id)?,
         // Who does not know the task of one that was parked parks it again.
-        (Look::WithoutLine | Look::ParkedStray, id, _) => back::repair(tx, queue, ready::stray(id), End::Tail)?,
-        (Look::ParkedHollow, id, _) => ready::unpark(tx, queue, id)?,
-        (Look::KeyLeaked, Value::Blob(key), _) => keys::free(tx, queue, key)?,
-        (Look::HeldForNobody, Value::Blob(id), _) => keys::mend(tx, queue, id)?,
-        (Look::KeyMissing, Value::Blob(id), _) => keys::take_free_key(tx, queue, id)?,
-        (Look::RunWithoutJob, id, _) => {
+        (Check::WithoutLine | Check::ParkedStray, id, _) => back::repair(tx, queue, ready::stray(id), End::Tail)?,
+        (Check::ParkedHollow, id, _) => ready::unpark(tx, queue, id)?,
+        (Check::KeyLeaked, Value::Blob(key), _) => keys::free(tx, queue, key)?,
+        (Check::HeldForNobody, Value::Blob(id), _) => keys::repair_held(tx, queue, id)?,
+        (Check::KeyMissing, Value::Blob(id), _) => keys::take_free_key(tx, queue, id)?,
+        (Check::RunWithoutJob, id, _) => {
             if let Value::Blob(bytes) = id {
                 schedule::ended(tx, queue, bytes, "deleted")?;
             }
             tx.sql("DELETE FROM queue_ticked WHERE queue = ?1 AND id = ?2")?.execute(params![queue.key, id])?;
         }
-        (Look::SlotLeaked, id, Value::Blob(name)) => {
+        (Check::SlotLeaked, id, Value::Blob(name)) => {
             tx.sql("DELETE FROM queue_holders WHERE queue = ?1 AND name = ?2 AND id = ?3")?.execute(params![queue.key, name, id])?;
             groups::review(tx, queue, name)?;
         }
-        (Look::SlotMissing, id, Value::Blob(name)) => {
+        (Check::SlotMissing, id, Value::Blob(name)) => {
             const TAKE: &str = "INSERT OR IGNORE INTO queue_holders (queue, name, id) VALUES (?1, ?2, ?3)";
             tx.sql(TAKE)?.execute(params![queue.key, name, id])?;
             groups::review(tx, queue, name)?;
         }
-        (Look::LineLeaked, Value::Blob(name), _) => {
+        (Check::LineLeaked, Value::Blob(name), _) => {
             tx.sql("UPDATE queue_groups SET front = NULL WHERE queue = ?1 AND name = ?2")?.execute(params![queue.key, name])?;
             groups::review(tx, queue, name)?;
         }
-        (Look::LimitSlotLeaked, id, key) => {
+        (Check::LimitSlotLeaked, id, key) => {
             tx.sql("DELETE FROM queue_slots WHERE queue = ?1 AND key = ?2 AND id = ?3")?.execute(params![queue.key, key, id])?;
-            loosen(tx, queue, key)?;
+            recheck_key(tx, queue, key)?;
         }
-        (Look::LimitSlotMissing, id, _) => limits::start(tx, queue, id)?,
-        (Look::LimitAsleep, key, _) => loosen(tx, queue, key)?,
-        (Look::LimitHollow, chain, _) => {
+        (Check::LimitSlotMissing, id, _) => limits::start(tx, queue, id)?,
+        (Check::LimitAsleep, key, _) => recheck_key(tx, queue, key)?,
+        (Check::LimitHollow, chain, _) => {
             tx.sql("DELETE FROM queue_chains WHERE chain = ?1")?.execute([chain])?;
         }
-        (Look::GroupIndexWrong, Value::Blob(name), _) => groups::review(tx, queue, name)?,
-        (Look::TagLeaked | Look::TagStrange, id, digest) => {
+        (Check::GroupIndexWrong, Value::Blob(name), _) => groups::review(tx, queue, name)?,
+        (Check::TagLeaked | Check::TagStrange, id, digest) => {
             tx.sql("DELETE FROM queue_tags WHERE queue = ?1 AND id = ?2 AND digest = ?3")?.execute(params![queue.key, id, digest])?;
         }
-        (Look::TagMissing, Value::Blob(id), Value::Blob(envelope)) => tags::note(tx, queue, id, envelope)?,
+        (Check::TagMissing, Value::Blob(id), Value::Blob(envelope)) => tags::note(tx, queue, id, envelope)?,
         _ => {}
     }
     Ok(())
@@ -100,7 +100,7 @@ fn held_by_nobody(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &Value, lane: &Val
     Ok(())
 }
 
-fn loosen(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &Value) -> Result<(), Failed> {
+fn recheck_key(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &Value) -> Result<(), Failed> {
     let Value::Blob(key) = key else { return Ok(()) };
-    Ok(LimitKey::from_bytes(key).map_or(Ok(()), |key| limits::loosen(tx, queue, &key))?)
+    Ok(LimitKey::from_bytes(key).map_or(Ok(()), |key| limits::recheck_key(tx, queue, &key))?)
 }

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_was_left_behind_is_made_anew() {
+    fn a_part_that_was_left_behind_is_made_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = path_of(&folder.path().join("queue.db"));
         let left = fs::File::create(part_of(&path)).unwrap();

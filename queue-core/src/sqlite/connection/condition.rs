@@ -27,7 +27,7 @@ pub(crate) fn advice(database: &Path) -> Vec<Advice> {
         problem: format!(
             "the database is on a network file system ({name}), on which the locks of SQLite do not protect it from corruption"
         ),
-        way_out: "move it to a local disk, or use Redis for several machines",
+        advice: "move it to a local disk, or use Redis for several machines",
     });
     network.into_iter().collect()
 }
@@ -37,7 +37,7 @@ pub(crate) fn advice(database: &Path) -> Vec<Advice> {
 pub(crate) fn unwoken(problem: &str) -> Advice {
     Advice {
         problem: format!("the processes that use the database do not wake each other, and find jobs by polling ({problem})"),
-        way_out: "put the database into a local folder with a shorter path, in which each process may create files",
+        advice: "put the database into a local folder with a shorter path, in which each process may create files",
     }
 }
 

@@ -34,7 +34,7 @@ impl Listeners {
     }
 
     /// Notifies all listeners that there may be work now.
-    pub(crate) fn tell_all(&self) {
+    pub(crate) fn notify_all(&self) {
         self.announcers.lock().unwrap_or_else(PoisonError::into_inner).announce_all();
     }
 
@@ -43,7 +43,7 @@ impl Listeners {
         listeners.hints(queue.to_owned())
     }
 
-    pub(crate) fn tell(&self, queue: &str, at: i64) {
+    pub(crate) fn notify(&self, queue: &str, at: i64) {
         let listeners = self.announcers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(announcer) = listeners.get(queue) {
             let wait = between(self.clock.since_1970(), at);
@@ -83,7 +83,7 @@ impl Bell {
 
     pub(crate) fn ring(&mut self, hints: HintsOut) {
         for (queue, at) in hints {
-            self.listeners.tell(&queue, at);
+            self.listeners.notify(&queue, at);
             #[cfg(unix)]
             if let Some(peers) = &mut self.peers {
                 peers.ring(&queue, at);

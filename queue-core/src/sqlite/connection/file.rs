@@ -48,7 +48,7 @@ pub(crate) struct File {
     /// Its write-ahead log and the index of that, as they were then.
     beside: Vec<(PathBuf, Identity)>,
     lost: bool,
-    told: Lost,
+    reported: Lost,
 }
 
 /// What distinguishes a file from all others that exist at the same time.
@@ -69,7 +69,7 @@ enum There {
 
 /// What came of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Looked {
+pub(crate) enum Checked {
     Same,
     /// The connection is another one than before.
     Reopened,
@@ -82,7 +82,7 @@ struct Problem {
     making: bool,
 }
 
-const WAY_OUT: &str = "move it back before you start or restart a worker, which would create an empty database";
+const ADVICE: &str = "move it back before you start or restart a worker, which would create an empty database";
 
 /// How often a path is looked at before it is said not to answer the same twice. A layered file
 /// system gives a file another inode when it is first opened for writing.
@@ -90,8 +90,8 @@ const LOOKS: usize = 3;
 
 impl File {
     /// Opens the database at a path, and notes which file that is.
-    pub(crate) fn open(path: &Path, access: Access, told: Lost) -> Result<(Connection, File)> {
-        let mut file = File { path: path.to_owned(), access, database: None, beside: Vec::new(), lost: false, told };
+    pub(crate) fn open(path: &Path, access: Access, reported: Lost) -> Result<(Connection, File)> {
+        let mut file = File { path: path.to_owned(), access, database: None, beside: Vec::new(), lost: false, reported };
         if access == Access::Make {
             schema::make_file(path)?;
         }
@@ -137,9 +137,9 @@ impl File {
     ///
     /// # Errors
     /// [`Error::Unavailable`] while there is none.
-    pub(crate) fn look(&mut self, connection: &mut Connection) -> Result<Looked> {
+    pub(crate) fn check(&mut self, connection: &mut Connection) -> Result<Checked> {
         if !self.lost && self.is_there() {
-            return Ok(Looked::Same);
+            return Ok(Checked::Same);
         }
         self.lost = true;
         match self.reopen() {
@@ -148,11 +148,11 @@ impl File {
                 // inode.
                 *connection = new;
                 self.lost = false;
-                self.tell(None, false);
-                Ok(Looked::Reopened)
+                self.report(None, false);
+                Ok(Checked::Reopened)
             }
             Err(Problem { problem, making }) => {
-                self.tell(Some(&problem), making);
+                self.report(Some(&problem), making);
                 Err(Error::unavailable(schema::shown(Some(&self.path)), problem))
             }
         }
@@ -160,16 +160,16 @@ impl File {
 
     fn reopen(&mut self) -> Result<Connection, Problem> {
         let (old, found) = (self.database, there(&self.path));
-        let told = |problem: String| Err(Problem { problem, making: false });
+        let lost = |problem: String| Err(Problem { problem, making: false });
         if found == There::Nothing {
-            return told(format!("its file was deleted or moved while it was open; {WAY_OUT}"));
+            return lost(format!("its file was deleted or moved while it was open; {ADVICE}"));
         }
         let is_old = matches!((found, old), (There::File(found), Some(old)) if found == old);
         // The log of another database would be taken for that of this one, and destroy it.
         let left = beside(&self.path).into_iter().find(|log| !is_old && self.beside.contains(log));
         if let Some((log, _)) = left {
             let log = log.display();
-            return told(format!(
+            return lost(format!(
                 "its file was replaced while it was open, and {log} still belongs to the old file; stop all processes that use this database, remove its -wal and -shm, and start them again"
             ));
         }
@@ -177,11 +177,11 @@ impl File {
             Ok(connection) => connection,
             Err(Error::NoDatabase { problem, .. }) => {
                 let problem = format!(
-                    "its file was deleted or moved while it was open, and the file at its path is not a database of this library ({problem}); {WAY_OUT}"
+                    "its file was deleted or moved while it was open, and the file at its path is not a database of this library ({problem}); {ADVICE}"
                 );
                 return Err(Problem { problem, making: true });
             }
-            Err(error) => return told(format!("its file was replaced while it was open, by one that cannot be used: {error}")),
+            Err(error) => return lost(format!("its file was replaced while it was open, by one that cannot be used: {error}")),
         };
         if self.access != Access::Read {
             if is_old {
@@ -197,12 +197,12 @@ impl File {
     }
 
     /// Reports it in the log, once, and in the condition of the broker.
-    fn tell(&self, problem: Option<&str>, making: bool) {
+    fn report(&self, problem: Option<&str>, making: bool) {
         if self.access == Access::Read {
             return;
         }
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        match (problem, told.as_deref()) {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        match (problem, reported.as_deref()) {
             (Some(problem), None) => {
                 tracing::error!(broker = %self.path.display(), "the database is lost, all reads and writes fail: {problem}");
             }
@@ -213,7 +213,7 @@ impl File {
             }
             _ => {}
         }
-        *told = problem.map(str::to_owned);
+        *reported = problem.map(str::to_owned);
     }
 }
 

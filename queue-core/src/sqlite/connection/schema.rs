@@ -109,7 +109,7 @@ pub(crate) fn open_writer(path: Option<&Path>) -> Result<Connection> {
     match path {
         Some(path) => prepared(open_file(path, &shown)?, &shown),
         None => in_memory().map_err(|refusal| match refusal {
-            Refusal::Ours(error) => error,
+            Refusal::Library(error) => error,
             Refusal::Sqlite(error) => refused(&shown, &error),
         }),
     }
@@ -152,7 +152,7 @@ pub(crate) fn open_existing(path: &Path) -> Result<Connection> {
     }
     let mut connection = open_file(path, &shown)?;
     busy::handle(&mut connection).map_err(|error| refused(&shown, &error))?;
-    if !is_ours(&connection).map_err(|error| refused(&shown, &error))? {
+    if !has_tables(&connection).map_err(|error| refused(&shown, &error))? {
         return none("it is a SQLite database without a queue in it".to_owned());
     }
     prepared(connection, &shown)
@@ -175,7 +175,7 @@ fn prepared(mut connection: Connection, shown: &str) -> Result<Connection> {
             Err(Refusal::Sqlite(error)) if is_busy(&error) && began.elapsed() < busy::PATIENCE => {
                 thread::sleep(Duration::from_millis(fastrand::u64(1..5)));
             }
-            Err(Refusal::Ours(error)) => return Err(error),
+            Err(Refusal::Library(error)) => return Err(error),
             Err(Refusal::Sqlite(error)) => return Err(refused(shown, &error)),
         }
     }
@@ -200,13 +200,13 @@ fn keep_statements(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 enum Refusal {
-    Ours(Error),
+    Library(Error),
     Sqlite(rusqlite::Error),
 }
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
-        Refusal::Ours(error)
+        Refusal::Library(error)
     }
 }
 
@@ -223,13 +223,13 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 fn prepare(connection: &mut Connection, shown: &str) -> Result<(), Refusal> {
     busy::handle(connection)?;
     if connection.is_readonly(MAIN_DB)? {
-        return Err(Refusal::Ours(Error::Config(format!(
+        return Err(Refusal::Library(Error::Config(format!(
             "the database {shown} is read-only for this user; change its permissions, or name another file"
         ))));
     }
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
     if mode != "wal" && mode != "memory" {
-        return Err(Refusal::Ours(Error::Config(format!(
+        return Err(Refusal::Library(Error::Config(format!(
             "the database {shown} cannot have a write-ahead log (it is in mode {mode}); put it on a local disk"
         ))));
     }
@@ -249,7 +249,7 @@ fn prepare(connection: &mut Connection, shown: &str) -> Result<(), Refusal> {
 
 /// Makes the tables of a file that has none of ours, or checks that they are those of this library.
 fn make_tables(connection: &Connection, shown: &str) -> Result<(), Refusal> {
-    if is_ours(connection)? {
+    if has_tables(connection)? {
         check(found(connection)?, shown)?;
     } else {
         connection.execute_batch(TABLES)?;
@@ -259,7 +259,7 @@ fn make_tables(connection: &Connection, shown: &str) -> Result<(), Refusal> {
 }
 
 /// Whether a database has our tables.
-fn is_ours(connection: &Connection) -> rusqlite::Result<bool> {
+fn has_tables(connection: &Connection) -> rusqlite::Result<bool> {
     connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'queue_meta'")?.exists([])
 }
 

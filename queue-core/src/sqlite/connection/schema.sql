@@ -240,10 +240,10 @@ CREATE INDEX queue_rising_at ON queue_rising (queue, at, place);
 -- Pauses.
 CREATE TABLE queue_pauses (
     queue INTEGER NOT NULL,
-    what BLOB NOT NULL,
+    subject BLOB NOT NULL,
     until INTEGER,
-    said TEXT NOT NULL,
-    PRIMARY KEY (queue, what)
+    record TEXT NOT NULL,
+    PRIMARY KEY (queue, subject)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX queue_pauses_until ON queue_pauses (queue, until) WHERE until IS NOT NULL;
 
@@ -337,8 +337,8 @@ CREATE TABLE queue_transitions (
     at INTEGER NOT NULL,
     id BLOB NOT NULL,
     head BLOB NOT NULL,
-    came_from INTEGER,
-    came_to INTEGER,
+    from_state INTEGER,
+    to_state INTEGER,
     attempts INTEGER NOT NULL,
     note BLOB,
     PRIMARY KEY (queue, number)

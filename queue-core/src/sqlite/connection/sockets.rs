@@ -20,7 +20,7 @@ use crate::io::IoThread;
 
 /// A socket whose file has vanished, for example by a cleaner of old files, is made again after
 /// this time.
-const LOOK: Duration = Duration::from_secs(1);
+const REREAD_AFTER: Duration = Duration::from_secs(1);
 
 /// The folder of the sockets of one database.
 fn folder(database: &Path) -> io::Result<PathBuf> {
@@ -52,7 +52,7 @@ impl Peers {
     }
 
     pub(crate) fn ring(&mut self, queue: &str, at: i64) {
-        self.look();
+        self.read_folder();
         let message = format!("{at} {queue}");
         let socket = &self.socket;
         self.peers.retain(|peer| match socket.send_to(message.as_bytes(), peer) {
@@ -68,9 +68,9 @@ impl Peers {
 
     /// Reads the folder again when it has changed, or after a second: its time of change has the
     /// grain of a timer tick.
-    fn look(&mut self) {
+    fn read_folder(&mut self) {
         let changed = fs::metadata(&self.folder).and_then(|folder| folder.modified()).ok();
-        if changed == self.changed && self.read.is_some_and(|read| read.elapsed() < LOOK) {
+        if changed == self.changed && self.read.is_some_and(|read| read.elapsed() < REREAD_AFTER) {
             return;
         }
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
@@ -106,21 +106,21 @@ pub(crate) fn listen(database: &Path, listeners: Listeners, io: &IoThread) -> Re
     let _entered = io.handle().enter();
     let socket = tokio::net::UnixDatagram::from_std(socket).map_err(problem)?;
     let peers = Peers::beside(&guard.0).map_err(problem)?;
-    io.spawn(Box::pin(hear(socket, place, listeners)));
+    io.spawn(Box::pin(receive(socket, place, listeners)));
     Ok((guard, peers))
 }
 
-async fn hear(mut socket: tokio::net::UnixDatagram, place: Place, listeners: Listeners) {
+async fn receive(mut socket: tokio::net::UnixDatagram, place: Place, listeners: Listeners) {
     // The longest message names a job and a subscription, at its topic.
     let mut buffer = [0; 1024];
-    let mut looks = tokio::time::interval(LOOK);
+    let mut looks = tokio::time::interval(REREAD_AFTER);
     loop {
         tokio::select! {
             received = socket.recv(&mut buffer) => {
                 let Ok(size) = received else { continue };
                 let message = std::str::from_utf8(&buffer[..size]).ok().and_then(|text| text.split_once(' '));
                 if let Some((Ok(at), queue)) = message.map(|(at, queue)| (at.parse(), queue)) {
-                    listeners.tell(queue, at);
+                    listeners.notify(queue, at);
                 }
             }
             _ = looks.tick() => {
@@ -130,7 +130,7 @@ async fn hear(mut socket: tokio::net::UnixDatagram, place: Place, listeners: Lis
                 if let Ok(Ok(again)) = place.bind().map(tokio::net::UnixDatagram::from_std) {
                     socket = again;
                     // Hints may have been lost.
-                    listeners.tell_all();
+                    listeners.notify_all();
                 }
             }
         }
@@ -214,14 +214,14 @@ mod tests {
 
     impl Process {
         /// Reports the next hint.
-        fn hears(&self, name: &str) -> Receiver<()> {
-            let (heard, hears) = mpsc::channel();
+        fn listen(&self, name: &str) -> Receiver<()> {
+            let (sender, receiver) = mpsc::channel();
             let mut hints = self.listeners.of(name);
             self.io.spawn(Box::pin(async move {
                 hints.next().await;
-                let _ = heard.send(());
+                let _ = sender.send(());
             }));
-            hears
+            receiver
         }
     }
 
@@ -235,9 +235,9 @@ mod tests {
         let name = ending_of(&subscription_address(&long("s"), &long("t")), &JobId::given(&long("i")).unwrap());
         assert!(name.len() > 3 * NAME_MAX);
         let (listens, mut rings) = (process(database.path()), process(database.path()));
-        let hears = listens.hears(&name);
+        let receiver = listens.listen(&name);
         rings.peers.ring(&name, i64::MIN);
-        hears.recv_timeout(PATIENCE).expect("the message is heard");
+        receiver.recv_timeout(PATIENCE).expect("the message is heard");
     }
 
     #[test]
@@ -247,11 +247,11 @@ mod tests {
         rings.peers.ring("jobs", i64::MIN);
         // The listener may make its socket again before the folder is empty.
         let _ = fs::remove_dir_all(folder(database.path()).unwrap());
-        listens.hears("jobs").recv_timeout(PATIENCE).expect("it looks for work, since hints may have been lost");
-        let hears = listens.hears("jobs");
+        listens.listen("jobs").recv_timeout(PATIENCE).expect("it looks for work, since hints may have been lost");
+        let receiver = listens.listen("jobs");
         let end = Instant::now() + PATIENCE;
         // Its peer reads the folder again within a second.
-        while hears.recv_timeout(Duration::from_millis(50)).is_err() {
+        while receiver.recv_timeout(Duration::from_millis(50)).is_err() {
             assert!(Instant::now() < end, "the new socket is found");
             rings.peers.ring("jobs", i64::MIN);
         }

@@ -11,7 +11,7 @@ pub(crate) fn make(connection: &Connection) -> rusqlite::Result<()> {
     if count(connection)? == 3 {
         return Ok(());
     }
-    connection.execute_batch(include_str!("told.sql"))
+    connection.execute_batch(include_str!("transitions.sql"))
 }
 
 /// Ends the marks of all queues of the file that stand no longer, and removes what was recorded
@@ -40,14 +40,13 @@ pub(crate) fn prune(connection: &Connection, now: i64, items: usize) -> rusqlite
         return Ok(false);
     }
     connection.execute_batch(
-        "DROP TRIGGER IF EXISTS queue_told_new; DROP TRIGGER IF EXISTS queue_told_change; DROP TRIGGER IF EXISTS queue_told_gone",
+        "DROP TRIGGER IF EXISTS queue_transition_new; DROP TRIGGER IF EXISTS queue_transition_change; DROP TRIGGER IF EXISTS queue_transition_removed",
     )?;
     Ok(false)
 }
 
 /// How many of them there are.
 fn count(connection: &Connection) -> rusqlite::Result<i64> {
-    const COUNT: &str =
-        "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND name IN ('queue_told_new', 'queue_told_change', 'queue_told_gone')";
+    const COUNT: &str = "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND name IN ('queue_transition_new', 'queue_transition_change', 'queue_transition_removed')";
     connection.prepare_cached(COUNT)?.query_row([], |row| row.get(0))
 }

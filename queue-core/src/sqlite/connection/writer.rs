@@ -15,7 +15,7 @@ use super::{
     ballast::Ballast,
     busy,
     doorbell::Bell,
-    file::{File, Looked},
+    file::{Checked, File},
     operation::{Call, Commit, Op},
     schema,
     tx::{Failed, Tx},
@@ -263,7 +263,7 @@ impl Group {
                 self.commit_without_adding(&mut answers);
             }
             Err(error) => {
-                let error = self.told(error);
+                let error = self.error_of(error);
                 answers.iter_mut().for_each(|(_, failure)| *failure = Some(error.duplicate()));
             }
         }
@@ -282,7 +282,7 @@ impl Group {
     /// lost.
     fn find_file(&mut self) -> Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        if file.look(&mut self.connection)? == Looked::Reopened {
+        if file.check(&mut self.connection)? == Checked::Reopened {
             // As a new connection is.
             (self.roomy, self.syncs) = (true, true);
         }
@@ -305,7 +305,7 @@ impl Group {
     fn commit_without_adding(&mut self, answers: &mut [(Box<dyn Op>, Option<Error>)]) {
         let outcome = self.commit_apart(answers, false);
         if let Err(error) = outcome {
-            let error = self.told(error);
+            let error = self.error_of(error);
             for (op, failure) in answers {
                 // An enqueue hears that there is no room: that is its reason, whatever became of
                 // the others.
@@ -382,7 +382,7 @@ impl Group {
         Error::BrokerFull { broker: self.location.clone(), problem: "the disk is full".to_owned() }
     }
 
-    fn told(&self, error: Failed) -> Error {
+    fn error_of(&self, error: Failed) -> Error {
         let broker = self.location.clone();
         let error = match error {
             Failed::Refused(error) => return error,

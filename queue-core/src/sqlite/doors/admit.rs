@@ -71,7 +71,7 @@ impl Admission {
     /// Takes a job that was found elsewhere than at the head of the line. False: there is no room
     /// for it, and it has not moved.
     pub(super) fn take_one(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, waiting: Waiting) -> Result<bool, Failed> {
-        if !self.look(&waiting) {
+        if !self.has_room_for(&waiting) {
             return Ok(false);
         }
         self.admit(tx, queue, waiting)?;
@@ -101,7 +101,7 @@ impl Admission {
         if limit == 0 {
             return Ok(());
         }
-        for waiting in ready::pop(tx, queue, state, limit, |waiting| self.look(waiting))? {
+        for waiting in ready::pop(tx, queue, state, limit, |waiting| self.has_room_for(waiting))? {
             self.admit(tx, queue, waiting)?;
         }
         Ok(())
@@ -204,7 +204,7 @@ impl Admission {
             let waiting = tx.sql(ADMIT_PARKED)?.query_row(params![queue.key, id, PARKED], Waiting::read).optional()?;
             // An entry without its job goes as well.
             if let Some(waiting) = waiting {
-                if !self.look(&waiting) {
+                if !self.has_room_for(&waiting) {
                     is_full = true;
                     continue;
                 }
@@ -220,7 +220,7 @@ impl Admission {
     }
 
     /// Whether this job may be next: then it is counted, and has to be given to `admit`.
-    fn look(&mut self, waiting: &Waiting) -> bool {
+    fn has_room_for(&mut self, waiting: &Waiting) -> bool {
         let bytes = self.bytes + waiting.envelope.len();
         self.full |= bytes > MAX_BYTES && !self.empty;
         if self.left == 0 || self.full {
@@ -244,7 +244,7 @@ impl Admission {
             self.left += 1;
             return end::repair(tx, queue, &stored);
         };
-        aging::rest(tx, queue, &stored)?;
+        aging::stop_aging(tx, queue, &stored)?;
         tx.sql(ADMIT)?.execute(params![queue.key, stored, ACTIVE, self.receipt.lane, self.receipt.claim])?;
         let mut delivery = Delivery::new(id, self.receipt.claim.cast_unsigned(), envelope);
         (delivery.attempts, delivery.crashes) = (attempts, crashes);

@@ -30,7 +30,7 @@ pub(crate) fn stored(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<u8>
 }
 
 /// A job that comes to a place of the line rises from now on.
-pub(super) fn set_out(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), place: i64) -> rusqlite::Result<()> {
+pub(super) fn start_aging(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), place: i64) -> rusqlite::Result<()> {
     const SET_OUT: &str = "INSERT OR REPLACE INTO queue_rising (queue, id, at, place, level)
                            SELECT queue, id, ?3, ?4, priority FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     let Some(every) = AgingRecord::effective_interval(&stored(tx, queue)?) else { return Ok(()) };
@@ -38,7 +38,7 @@ pub(super) fn set_out(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)
 }
 
 /// A job is not ready any more.
-pub(super) fn rest(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
+pub(super) fn stop_aging(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
     const REST: &str = "DELETE FROM queue_rising WHERE queue = ?1 AND id = ?2";
     if tx.aged() {
         tx.sql(REST)?.execute(params![queue.key, id])?;

@@ -209,11 +209,11 @@ pub(crate) fn repair(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, e
 }
 
 /// A job whose state can be believed, but not its place in it.
-pub(crate) fn mend(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlite::Result<()> {
+pub(crate) fn reset_rank(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlite::Result<()> {
     /// Gives a job the rank that its state asks for, where another program has written something
     /// else.
-    const MEND: &str = "UPDATE queue_jobs SET rank = 0 WHERE queue = ?1 AND id = ?2";
-    tx.sql(MEND)?.execute(params![queue.key, id]).map(drop)
+    const RESET: &str = "UPDATE queue_jobs SET rank = 0 WHERE queue = ?1 AND id = ?2";
+    tx.sql(RESET)?.execute(params![queue.key, id]).map(drop)
 }
 
 /// A job that waits beside the line for its time.

@@ -67,7 +67,7 @@ fn note_end_and_notify(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, ho
     match job.id {
         ValueRef::Blob(id) => {
             schedule::ended(tx, queue, id, how)?;
-            watched::tell(tx, queue, id)
+            watched::notify(tx, queue, id)
         }
         // What is no id is no schedule's, and nobody's.
         _ => Ok(()),

@@ -334,16 +334,16 @@ pub(crate) fn review(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlit
     if may == row.eligible {
         return Ok(());
     }
-    let comes = may & !row.eligible != 0;
+    let becomes_eligible = may & !row.eligible != 0;
     // A group that was eligible keeps its start.
-    let earliest = if comes && row.eligible & may & ELIGIBLE == 0 {
+    let earliest = if becomes_eligible && row.eligible & may & ELIGIBLE == 0 {
         let weight = rule(tx, queue, name)?.weight.map_or(1, u64::from);
         virtual_time::next(tx, queue, weight)?
     } else {
         0
     };
     tx.sql(SET_ELIGIBLE)?.execute(params![row.line, may, earliest])?;
-    if comes {
+    if becomes_eligible {
         tx.hint(queue.name, tx.now);
     }
     Ok(())
@@ -425,7 +425,7 @@ fn leave_line(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), na
 }
 
 /// Whether a job that is due again goes to the head of its line: where failures are skipped.
-pub(super) fn comes_first(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlite::Result<bool> {
+pub(super) fn goes_to_head(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlite::Result<bool> {
     match of(tx, queue, id)? {
         Some(name) => Ok(rule(tx, queue, &name)?.order == Some(GroupOrder::SkipFailed)),
         None => Ok(false),

@@ -180,14 +180,14 @@ pub(crate) fn conflict(
     if replaces && !matches!(state, RETRY | PARKED) {
         let first = keyed(tx, queue, changed)?.map_or(tx.now, |keyed| keyed.first.min(tx.now));
         let latest = unique.max_wait.map_or(i64::MAX, |wait| after(first, wait));
-        put_off(tx, queue, changed, state, job, at.min(latest))?;
+        postpone(tx, queue, changed, state, job, at.min(latest))?;
     }
     let id = JobId::from_bytes(changed)?;
     Ok(Some(if held.next.is_some() { Enqueued::Buffered(id) } else { Enqueued::Replaced(id) }))
 }
 
 /// A job that has not started takes the time and the priority of another.
-fn put_off(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], state: i64, job: &NewJob, at: i64) -> Result<(), Failed> {
+fn postpone(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], state: i64, job: &NewJob, at: i64) -> Result<(), Failed> {
     const PRIORITY: &str = "UPDATE queue_jobs SET priority = ?3 WHERE queue = ?1 AND id = ?2 AND priority <> ?3";
     let moves = tx.sql(PRIORITY)?.execute(params![queue.key, id, job.priority.number()])? > 0;
     if state == HELD {
@@ -325,7 +325,7 @@ pub(super) fn remove_held(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite
 }
 
 /// A job that is held for no job: it waits for the present holder of the key, or gets the key.
-pub(crate) fn mend(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
+pub(crate) fn repair_held(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
     const WAITS: &str = "UPDATE queue_keys SET next = ?3 WHERE queue = ?1 AND key = ?2 AND next IS NULL";
     let found = keyed(tx, queue, id)?;
     let held = match &found {

@@ -170,7 +170,7 @@ pub(super) fn left(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8], limited: &Li
     for (chain, shut) in chains {
         drop_empty(tx, queue, chain)?;
         if let Some(key) = shut.and_then(|key| LimitKey::from_bytes(&key)) {
-            loosen(tx, queue, &key)?;
+            recheck_key(tx, queue, &key)?;
         }
     }
     Ok(())
@@ -306,8 +306,9 @@ pub(super) fn wake(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &LimitKey, at: i64) 
     Ok(())
 }
 
-/// A key may have room again. It is kept for no job that costs more, before a claim has looked.
-pub(crate) fn loosen(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<()> {
+/// A key may have room again: the next claim examines it, and until then it is not reserved for a
+/// job that costs more.
+pub(crate) fn recheck_key(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<()> {
     const REST: &str = "DELETE FROM queue_wakes WHERE queue = ?1 AND key = ?2";
     if is_waited_for(tx, queue, key)? {
         wake(tx, queue, key, 0)
@@ -322,7 +323,7 @@ pub(super) fn give_slots_back(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToS
     let Some(limited) = of(tx, queue, id)? else { return Ok(()) };
     for key in &limited.keys {
         tx.sql(GIVE)?.execute(params![queue.key, key.as_bytes(), id])?;
-        loosen(tx, queue, key)?;
+        recheck_key(tx, queue, key)?;
     }
     Ok(())
 }
@@ -362,7 +363,7 @@ pub(crate) fn refund(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite:
     let mut ledger = Ledger::default();
     ledger.take(tx, queue, &limited, true)?;
     ledger.write(tx, queue)?;
-    limited.keys.iter().try_for_each(|key| loosen(tx, queue, key))
+    limited.keys.iter().try_for_each(|key| recheck_key(tx, queue, key))
 }
 
 /// A run has used something else than its job is charged at a claim. Its slots were given back, so

@@ -18,22 +18,22 @@ use crate::{
 };
 
 /// What is said of a pause, as it is stored; empty if nothing is.
-pub(crate) fn said(tx: &Tx<'_>, queue: &Queue<'_>, of: &PauseOf) -> rusqlite::Result<String> {
-    const SAID: &str = "SELECT said FROM queue_pauses WHERE queue = ?1 AND what = ?2";
-    let said: Option<String> = tx.sql(SAID)?.query_row(params![queue.key, of.stored()], |row| row.get(0)).optional()?;
-    Ok(said.unwrap_or_default())
+pub(crate) fn record(tx: &Tx<'_>, queue: &Queue<'_>, of: &PauseOf) -> rusqlite::Result<String> {
+    const RECORD: &str = "SELECT record FROM queue_pauses WHERE queue = ?1 AND subject = ?2";
+    let record: Option<String> = tx.sql(RECORD)?.query_row(params![queue.key, of.stored()], |row| row.get(0)).optional()?;
+    Ok(record.unwrap_or_default())
 }
 
-/// Notes a pause: what is said of it, if that is not noted elsewhere, and when it ends by itself.
-pub(crate) fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, of: &PauseOf, until: Option<i64>, said: &str) -> rusqlite::Result<()> {
-    const NOTE: &str = "INSERT OR REPLACE INTO queue_pauses (queue, what, until, said) VALUES (?1, ?2, ?3, ?4)";
-    tx.sql(NOTE)?.execute(params![queue.key, of.stored(), until, said])?;
+/// Stores a pause: its record, unless that is stored elsewhere, and its end.
+pub(crate) fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, of: &PauseOf, until: Option<i64>, record: &str) -> rusqlite::Result<()> {
+    const NOTE: &str = "INSERT OR REPLACE INTO queue_pauses (queue, subject, until, record) VALUES (?1, ?2, ?3, ?4)";
+    tx.sql(NOTE)?.execute(params![queue.key, of.stored(), until, record])?;
     note_bits(tx, queue)
 }
 
 /// Nothing is noted of a pause any more.
 pub(crate) fn forget(tx: &Tx<'_>, queue: &Queue<'_>, of: &PauseOf) -> rusqlite::Result<()> {
-    const FORGET: &str = "DELETE FROM queue_pauses WHERE queue = ?1 AND what = ?2";
+    const FORGET: &str = "DELETE FROM queue_pauses WHERE queue = ?1 AND subject = ?2";
     tx.sql(FORGET)?.execute(params![queue.key, of.stored()])?;
     note_bits(tx, queue)
 }
@@ -51,15 +51,15 @@ pub(crate) fn pause_rate_limited_group(tx: &mut Tx<'_>, queue: &mut Queue<'_>, i
     let until = until.min(tx.now + longest);
     let mut rule = GroupRule::of_stored(&stored);
     let pause = GroupRule::reason_of_stored(&stored).unwrap_or_default();
-    let (since, said) = match Pause::end_of_stored(&pause) {
+    let (since, record) = match Pause::end_of_stored(&pause) {
         // What is not in this form is paused by a rule, and has no end.
         None | Some((_, None, _)) if rule.paused => return Ok(true),
         Some((_, Some(end), _)) if end >= until => return Ok(true),
-        Some((since, Some(end), said)) if end > tx.now => (since, said.to_owned()),
-        _ => (tx.now, Pausing::after_rate_limit().said()),
+        Some((since, Some(end), record)) if end > tx.now => (since, record.to_owned()),
+        _ => (tx.now, Pausing::after_rate_limit().encoded()),
     };
     rule.paused = true;
-    groups::store_rule(tx, queue, &group.stored(), &(rule.stored() + &Pause::stored(since, Some(until), &said)))?;
+    groups::store_rule(tx, queue, &group.stored(), &(rule.stored() + &Pause::stored(since, Some(until), &record)))?;
     groups::review(tx, queue, &group.stored())?;
     note(tx, queue, &PauseOf::Group(group), Some(until), "")?;
     queue.ends = true;
@@ -70,7 +70,7 @@ pub(crate) fn pause_rate_limited_group(tx: &mut Tx<'_>, queue: &mut Queue<'_>, i
 /// Whether the queue is paused, and whether a pause in it ends by itself.
 fn note_bits(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<()> {
     const BITS: &str = "UPDATE queue_queues SET paused =
-        ?2 + CASE WHEN EXISTS (SELECT 1 FROM queue_pauses WHERE queue = ?1 AND (until IS NOT NULL OR what > x'74' AND what < x'75')) THEN ?3 ELSE 0 END WHERE queue = ?1";
+        ?2 + CASE WHEN EXISTS (SELECT 1 FROM queue_pauses WHERE queue = ?1 AND (until IS NOT NULL OR subject > x'74' AND subject < x'75')) THEN ?3 ELSE 0 END WHERE queue = ?1";
     let paused = if queue.paused { PAUSED } else { 0 };
     tx.sql(BITS)?.execute(params![queue.key, paused, ENDS]).map(drop)
 }
@@ -78,7 +78,7 @@ fn note_bits(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<()> {
 /// When the next pause ends: of all, or while the queue is paused that one alone.
 pub(crate) fn next_end(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Option<i64>> {
     const NEXT: &str = "SELECT min(until) FROM queue_pauses WHERE queue = ?1 AND until IS NOT NULL";
-    const OF_QUEUE: &str = "SELECT until FROM queue_pauses WHERE queue = ?1 AND what = ?2";
+    const OF_QUEUE: &str = "SELECT until FROM queue_pauses WHERE queue = ?1 AND subject = ?2";
     if !queue.ends {
         return Ok(None);
     }
@@ -92,15 +92,15 @@ pub(crate) fn next_end(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Optio
 
 /// The tasks that are paused.
 pub(crate) fn tasks(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<BTreeMap<Arc<str>, String>> {
-    const TASKS: &str = "SELECT what, said FROM queue_pauses WHERE queue = ?1 AND what > x'74' AND what < x'75'";
+    const TASKS: &str = "SELECT subject, record FROM queue_pauses WHERE queue = ?1 AND subject > x'74' AND subject < x'75'";
     let mut tasks = BTreeMap::new();
     if queue.ends {
         let mut stored = tx.sql(TASKS)?;
         let mut rows = stored.query([queue.key])?;
         while let Some(row) = rows.next()? {
-            let (what, said): (Vec<u8>, String) = (row.get(0)?, row.get(1)?);
-            if let Some(PauseOf::Task(task)) = PauseOf::of_stored(&what) {
-                tasks.insert(task, said);
+            let (subject, record): (Vec<u8>, String) = (row.get(0)?, row.get(1)?);
+            if let Some(PauseOf::Task(task)) = PauseOf::of_stored(&subject) {
+                tasks.insert(task, record);
             }
         }
     }
@@ -109,7 +109,7 @@ pub(crate) fn tasks(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<BTreeMap
 
 /// Resumes what was paused until now. Returns what that is.
 pub(crate) fn resume_due(tx: &mut Tx<'_>, queue: &mut Queue<'_>) -> Result<Vec<PauseOf>, Failed> {
-    const ENDED: &str = "SELECT what FROM queue_pauses WHERE queue = ?1 AND until <= ?2 ORDER BY until, what LIMIT ?3";
+    const ENDED: &str = "SELECT subject FROM queue_pauses WHERE queue = ?1 AND until <= ?2 ORDER BY until, subject LIMIT ?3";
     if !queue.ends {
         return Ok(Vec::new());
     }
@@ -121,11 +121,11 @@ pub(crate) fn resume_due(tx: &mut Tx<'_>, queue: &mut Queue<'_>) -> Result<Vec<P
     for of in ended {
         match PauseOf::of_stored(&of) {
             Some(of) => {
-                go_on(tx, queue, &of)?;
+                end_pause(tx, queue, &of)?;
                 resumed.push(of);
             }
             // Another program's.
-            None => drop(tx.sql("DELETE FROM queue_pauses WHERE queue = ?1 AND what = ?2")?.execute(params![queue.key, of])?),
+            None => drop(tx.sql("DELETE FROM queue_pauses WHERE queue = ?1 AND subject = ?2")?.execute(params![queue.key, of])?),
         }
     }
     if !resumed.is_empty() {
@@ -135,7 +135,7 @@ pub(crate) fn resume_due(tx: &mut Tx<'_>, queue: &mut Queue<'_>) -> Result<Vec<P
 }
 
 /// Resumes this, if it is paused.
-pub(crate) fn go_on(tx: &mut Tx<'_>, queue: &mut Queue<'_>, of: &PauseOf) -> rusqlite::Result<()> {
+pub(crate) fn end_pause(tx: &mut Tx<'_>, queue: &mut Queue<'_>, of: &PauseOf) -> rusqlite::Result<()> {
     match of {
         PauseOf::Queue => {
             queue.paused = false;

@@ -78,7 +78,7 @@ pub(crate) fn store(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, at: i64) -
         let (state, rank, pos) = if at <= tx.now { (READY, rank, queue.next_tail()) } else { (SCHEDULED, 0, at) };
         let stored = insert(tx, queue, job, state, rank, pos)?;
         if stored && state == READY {
-            aging::set_out(tx, queue, job.id.as_bytes(), pos)?;
+            aging::start_aging(tx, queue, job.id.as_bytes(), pos)?;
         }
         return Ok(stored);
     }
@@ -116,7 +116,7 @@ fn insert(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, state: i64, rank: i6
 /// Puts a job that has a row at an end of the line, among the suspects if it has crashes.
 pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), end: End) -> rusqlite::Result<()> {
     let place = push_to_line(tx, queue, id, end)?;
-    aging::set_out(tx, queue, id, place)
+    aging::start_aging(tx, queue, id, place)
 }
 
 /// The same with a job that may have been there before. Gives its place.
@@ -143,7 +143,7 @@ pub(crate) fn promote(tx: &mut Tx<'_>, queue: &mut Queue<'_>) -> Result<(), Fail
         // What comes back to the head does so in the order of the times as well.
         let mut first = Vec::new();
         for id in ids {
-            if state == RETRY && groups::comes_first(tx, queue, &id)? {
+            if state == RETRY && groups::goes_to_head(tx, queue, &id)? {
                 first.push(id);
             } else {
                 push(tx, queue, &id, End::Tail)?;
@@ -201,7 +201,7 @@ pub(crate) fn leave<'a>(tx: &Tx<'_>, queue: &Queue<'_>, id: &'a [u8], state: i64
     match state {
         PARKED => unpark(tx, queue, id)?,
         HELD => keys::remove_held(tx, queue, id)?,
-        _ => aging::rest(tx, queue, id)?,
+        _ => aging::stop_aging(tx, queue, id)?,
     }
     Ok(Leaving::only(id))
 }

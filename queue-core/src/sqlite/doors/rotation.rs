@@ -119,7 +119,7 @@ fn settle(tx: &mut Tx<'_>, queue: &Queue<'_>, picks: &mut Picks, taken: usize) -
         if let Some(limited) = limits::of(tx, queue, id)? {
             picks.ledger.take(tx, queue, &limited, true)?;
             for key in &limited.keys {
-                limits::loosen(tx, queue, key)?;
+                limits::recheck_key(tx, queue, key)?;
             }
         }
     }

@@ -70,8 +70,8 @@ pub(crate) fn holder<'a>(
 /// An ending came too late. If that was since the job was cancelled, the lane need not hear of it
 /// any more.
 pub(super) fn stale(tx: &Tx<'_>, receipt: Receipt, id: &[u8]) -> rusqlite::Result<()> {
-    const HEARD: &str = "DELETE FROM queue_gone WHERE lane = ?1 AND id = ?2 AND claim = ?3";
-    tx.sql(HEARD)?.execute(params![receipt.lane, id, receipt.claim]).map(drop)
+    const FORGET: &str = "DELETE FROM queue_gone WHERE lane = ?1 AND id = ?2 AND claim = ?3";
+    tx.sql(FORGET)?.execute(params![receipt.lane, id, receipt.claim]).map(drop)
 }
 
 /// Notes that the run of a job failed.
@@ -182,16 +182,16 @@ pub(crate) fn charge<'a>(
 /// next heartbeat.
 pub(crate) fn cancel<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, receipt: Receipt, id: &'a [u8]) -> rusqlite::Result<Leaving<'a>> {
     groups::give_slot_back(tx, queue, id)?;
-    tell(tx, receipt, id)?;
+    note_cancelled(tx, receipt, id)?;
     Ok(Leaving::only(id))
 }
 
-/// Lets a lane hear with its next heartbeat that a job of it is cancelled. The receipt may stand
-/// until the job's ending.
-pub(crate) fn tell(tx: &Tx<'_>, receipt: Receipt, id: &[u8]) -> rusqlite::Result<()> {
-    /// Lets a lane hear that a job was cancelled under it.
-    const TELL: &str = "INSERT OR IGNORE INTO queue_gone (lane, id, claim) VALUES (?1, ?2, ?3)";
-    tx.sql(TELL)?.execute(params![receipt.lane, id, receipt.claim]).map(drop)
+/// Notifies a lane with its next heartbeat that one of its jobs is cancelled. The receipt may stay
+/// valid until the job ends.
+pub(crate) fn note_cancelled(tx: &Tx<'_>, receipt: Receipt, id: &[u8]) -> rusqlite::Result<()> {
+    /// Notifies a lane that a job was cancelled under it.
+    const NOTE: &str = "INSERT OR IGNORE INTO queue_gone (lane, id, claim) VALUES (?1, ?2, ?3)";
+    tx.sql(NOTE)?.execute(params![receipt.lane, id, receipt.claim]).map(drop)
 }
 
 /// Takes an active job that no lane ever held, for its repair.

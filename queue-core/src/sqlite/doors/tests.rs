@@ -166,7 +166,7 @@ fn steps_among(groups: u32, suspects: u32) -> i32 {
 }
 
 #[test]
-fn a_claim_that_finds_no_suspect_has_looked_at_few_groups_and_jobs() {
+fn a_claim_that_finds_no_suspect_has_examined_few_groups_and_jobs() {
     assert_eq!(steps_among(1_000, 0), steps_among(10, 0));
     assert_eq!(steps_among(10, 1_000), steps_among(10, 10), "suspects that may not start are passed over with their line");
 }

@@ -36,21 +36,21 @@ struct Mark {
 
 /// Marks a queue as one that a watcher follows, for `stands`. The life changes whenever a mark
 /// begins to stand: before it nothing was recorded.
-pub(crate) fn follow(tx: &Tx<'_>, queue: &Queue<'_>, stands: Duration) -> Result<Followed, Failed> {
+pub(crate) fn follow(tx: &Tx<'_>, queue: &Queue<'_>, valid_for: Duration) -> Result<Followed, Failed> {
     const MARK: &str = "INSERT INTO queue_followed (queue, until, begun, now) VALUES (?1, ?2, ?3, ?4)
         ON CONFLICT DO UPDATE SET until = excluded.until, begun = excluded.begun";
     let Mark { until: before, last, begun } = mark_of(tx, queue)?.unwrap_or_default();
     let latest = after(tx.now, FOLLOWED);
     // A mark that no clock could have set is none.
-    let stood = before > tx.now && before <= latest;
-    let until = after(tx.now, stands).min(latest).max(if stood { before } else { 0 });
-    let begun = begun.max(0).saturating_add(i64::from(!stood));
+    let was_valid = before > tx.now && before <= latest;
+    let until = after(tx.now, valid_for).min(latest).max(if was_valid { before } else { 0 });
+    let begun = begun.max(0).saturating_add(i64::from(!was_valid));
     tx.sql(MARK)?.execute(params![queue.key, until, begun, tx.is_of_test().then_some(tx.now)])?;
-    if !stood {
+    if !was_valid {
         prune(tx, PRUNED)?;
     }
     tx.with_triggers(triggers::make)?;
-    Ok(Followed::new(last.max(0).unsigned_abs(), stood, begun.to_string()))
+    Ok(Followed::new(last.max(0).unsigned_abs(), was_valid, begun.to_string()))
 }
 
 fn mark_of(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Option<Mark>> {
@@ -61,12 +61,12 @@ fn mark_of(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Option<Mark>> {
 
 /// Transitions behind that of a number.
 pub(crate) fn transitions(tx: &Tx<'_>, queue: &Queue<'_>, after: u64, limit: usize) -> Result<Transitions, Failed> {
-    const TOLD: &str = "SELECT number, at, id, head, came_from, came_to, attempts, note FROM queue_transitions
+    const READ: &str = "SELECT number, at, id, head, from_state, to_state, attempts, note FROM queue_transitions
         WHERE queue = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
     let Mark { last, begun, .. } = mark_of(tx, queue)?.unwrap_or_default();
-    let mut statement = tx.sql(TOLD)?;
+    let mut statement = tx.sql(READ)?;
     let mut rows = statement.query(params![queue.key, i64::try_from(after).unwrap_or(i64::MAX), Unsigned(limit)])?;
-    let (mut told, mut read) = (Vec::new(), 0);
+    let (mut entries, mut read) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
         read += 1;
         let (number, at_ms, id, head): (i64, i64, Vec<u8>, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
@@ -78,19 +78,19 @@ pub(crate) fn transitions(tx: &Tx<'_>, queue: &Queue<'_>, after: u64, limit: usi
         one.task = task_in(&head);
         one.attempts = row.get::<_, u32>(6)?;
         one.reason = row.get::<_, Option<Vec<u8>>>(7)?.and_then(|head| reason_in(&head));
-        told.push(one);
+        entries.push(one);
     }
-    Ok(Transitions::read(told, after, last.max(0).unsigned_abs(), read < limit).of_life(begun.max(0).to_string()))
+    Ok(Transitions::read(entries, after, last.max(0).unsigned_abs(), read < limit).of_life(begun.max(0).to_string()))
 }
 
 /// A job that was admitted is parked before it has started: in place of both, this is recorded as
 /// one transition, from where it was.
 pub(crate) fn never_started(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
-    const LAST: &str = "DELETE FROM queue_transitions WHERE queue = ?1 AND id = ?2 AND came_from = ?3
+    const LAST: &str = "DELETE FROM queue_transitions WHERE queue = ?1 AND id = ?2 AND from_state = ?3
         AND number = (SELECT last FROM queue_followed WHERE queue = ?1)";
     const BACK: &str = "UPDATE queue_followed SET last = last - 1 WHERE queue = ?1";
-    const ADMITTED: &str = "UPDATE queue_transitions SET came_to = ?4 WHERE queue = ?1 AND number =
-        (SELECT number FROM queue_transitions WHERE queue = ?1 AND id = ?2 AND came_to = ?3 ORDER BY number DESC LIMIT 1)";
+    const ADMITTED: &str = "UPDATE queue_transitions SET to_state = ?4 WHERE queue = ?1 AND number =
+        (SELECT number FROM queue_transitions WHERE queue = ?1 AND id = ?2 AND to_state = ?3 ORDER BY number DESC LIMIT 1)";
     if tx.sql(LAST)?.execute(params![queue.key, id, ACTIVE])? > 0 {
         tx.sql(BACK)?.execute([queue.key])?;
         tx.sql(ADMITTED)?.execute(params![queue.key, id, ACTIVE, PARKED])?;

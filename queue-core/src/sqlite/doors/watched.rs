@@ -36,8 +36,8 @@ pub(crate) fn is_watched(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite:
     Ok(tx.watched() && tx.sql(WATCHED)?.exists(params![queue.key, id])?)
 }
 
-/// A job has ended: who waits for that hears of it.
-pub(super) fn tell(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
+/// Notifies the callers that wait for the end of a job.
+pub(super) fn notify(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
     if tx.watched()
         && forget(tx, queue, &id)?
         && let Ok(id) = JobId::from_bytes(id)

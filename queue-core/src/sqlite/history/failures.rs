@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension, params};
 
 use crate::{
-    broker::history::{FAILURE_PATTERNS, FailurePattern, told},
+    broker::history::{FAILURE_PATTERNS, FailurePattern, recent},
     sqlite::connection::{
         tx::{Failed, Queue, Tx},
         unsigned::Unsigned,
@@ -16,17 +16,17 @@ pub(super) fn add(tx: &mut Tx<'_>, queue: &Queue<'_>, kinds: &[FailurePattern]) 
     const ROOM: &str = "DELETE FROM queue_failures WHERE queue = ?1 AND fingerprint IN \
         (SELECT fingerprint FROM queue_failures WHERE queue = ?1 ORDER BY seen DESC, fingerprint DESC LIMIT -1 OFFSET ?2)";
     const PUT: &str = "INSERT OR REPLACE INTO queue_failures (queue, fingerprint, seen, record) VALUES (?1, ?2, ?3, ?4)";
-    for told in kinds {
-        let print = told.fingerprint.to_string();
+    for kind in kinds {
+        let print = kind.fingerprint.to_string();
         let stored: Option<Vec<u8>> = tx.sql(GET)?.query_row(params![queue.key, print], |row| row.get(0)).optional()?;
-        let mut failure = match stored.and_then(|failure| FailurePattern::decoded(told.fingerprint, &failure)) {
+        let mut failure = match stored.and_then(|failure| FailurePattern::decoded(kind.fingerprint, &failure)) {
             Some(failure) => failure,
             None => {
                 tx.sql(ROOM)?.execute(params![queue.key, Unsigned(FAILURE_PATTERNS - 1)])?;
-                FailurePattern::new(told.fingerprint, "")
+                FailurePattern::new(kind.fingerprint, "")
             }
         };
-        failure.merge(told, tx.now);
+        failure.merge(kind, tx.now);
         tx.sql(PUT)?.execute(params![queue.key, print, tx.now, failure.encoded()])?;
     }
     Ok(())
@@ -41,5 +41,5 @@ pub(crate) fn failures(tx: &mut Tx<'_>, name: &str) -> Result<Vec<FailurePattern
         Ok(print.parse().ok().and_then(|print| FailurePattern::decoded(print, &failure)))
     })?;
     let kinds = rows.filter_map(Result::transpose).collect::<Result<_, _>>()?;
-    Ok(told(kinds, tx.now))
+    Ok(recent(kinds, tx.now))
 }

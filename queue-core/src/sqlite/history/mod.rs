@@ -32,7 +32,7 @@ pub(crate) fn depth(tx: &mut Tx<'_>, name: &str) -> Result<u64, Failed> {
 
 pub(crate) fn report(tx: &mut Tx<'_>, report: &Report, ready: u64) -> Result<(), Failed> {
     const LAST: &str = "SELECT seq FROM queue_reporters WHERE queue = ?1 AND process = ?2";
-    const HEARD: &str = "INSERT OR REPLACE INTO queue_reporters (queue, process, seq, seen) VALUES (?1, ?2, ?3, ?4)";
+    const NOTE: &str = "INSERT OR REPLACE INTO queue_reporters (queue, process, seq, seen) VALUES (?1, ?2, ?3, ?4)";
     const FORGET: &str = "DELETE FROM queue_reporters WHERE queue = ?1 AND seen < ?2";
     let queue = tx.queue_made(&report.queue)?;
     let (process, hour) = (report.process.to_string(), number(HistoryUnit::Hour.period(tx.now)));
@@ -43,7 +43,7 @@ pub(crate) fn report(tx: &mut Tx<'_>, report: &Report, ready: u64) -> Result<(),
         Some(_) => {}
         None => drop(tx.sql(FORGET)?.execute(params![queue.key, hour - number(REPORTERS_HOURS)])?),
     }
-    tx.sql(HEARD)?.execute(params![queue.key, process, number(report.seq), hour])?;
+    tx.sql(NOTE)?.execute(params![queue.key, process, number(report.seq), hour])?;
     for (task, tally) in &report.tasks {
         let task = place_of(tx, &queue, task, hour, tally.counts.repeated > 0)?;
         add(tx, &queue, task, |row| row.map_or_else(|| tally.clone(), |row| with(row, tally)))?;

@@ -179,7 +179,7 @@ fn review(tx: &mut Tx<'_>, queue: &str, name: &[u8], after: &[u8]) -> Result<Opt
         .query_map(params![queue.key, first, last, Unsigned(LIMIT_STEP)], |row| row.get::<_, Vec<u8>>(0))?
         .collect::<rusqlite::Result<_>>()?;
     for key in keys.iter().filter_map(|key| LimitKey::from_bytes(key)) {
-        limits::loosen(tx, &queue, &key)?;
+        limits::recheck_key(tx, &queue, &key)?;
     }
     Ok(keys.last().filter(|_| keys.len() == LIMIT_STEP).cloned())
 }

@@ -34,7 +34,7 @@ pub(crate) fn operate(tx: &mut Tx<'_>, request: &Operate) -> Result<Operated, Fa
         OperationDeed::Start(_) => tx.queue_made(&request.queue)?,
         _ => match tx.queue(&request.queue)? {
             Some(queue) => queue,
-            None => return Ok(Operated::Nobody),
+            None => return Ok(Operated::NotFound),
         },
     };
     let before = stored(tx, &queue)?;

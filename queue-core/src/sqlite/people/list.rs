@@ -1,6 +1,6 @@
 //! The jobs of a state, page by page.
 
-use super::record::{failures, if_told, record};
+use super::record::{failures, if_readable, record};
 use crate::{
     broker::{JobState, StoredPage},
     sqlite::{
@@ -16,6 +16,6 @@ pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, state: JobState, from: u64, lim
         job.failures = failures(row)?;
         Ok::<_, Failed>(job.listed())
     })?;
-    let found = found.into_iter().filter_map(|job| if_told(job).transpose()).collect::<Result<_, _>>()?;
+    let found = found.into_iter().filter_map(|job| if_readable(job).transpose()).collect::<Result<_, _>>()?;
     Ok(StoredPage::new(found, next))
 }

@@ -3,6 +3,7 @@
 mod aging;
 mod cancel;
 mod delete;
+mod diagnose;
 mod edit;
 mod keys;
 mod list;
@@ -12,7 +13,6 @@ mod record;
 mod requeue;
 mod scan;
 mod show;
-mod standing;
 mod stats;
 mod workers;
 
@@ -26,13 +26,13 @@ pub(crate) use self::{
     aging::set_aging,
     cancel::cancel_waiting,
     delete::remove,
+    diagnose::diagnose,
     edit::edit,
     keys::{key_holder, release_key},
     list::list,
     pause::{pauses, set_pause},
     scan::scan,
     show::{follow, show, shown, transitions, watch},
-    standing::standing,
     stats::{oldest_of, queues, stats},
     workers::{ask_worker, workers},
 };

@@ -16,7 +16,7 @@ use crate::{
 
 pub(crate) fn set_pause(tx: &mut Tx<'_>, request: &SetPause) -> Result<(), Failed> {
     let mut queue = tx.queue_made(&request.queue)?;
-    let Some(pausing) = &request.pause else { return Ok(pauses::go_on(tx, &mut queue, &request.of)?) };
+    let Some(pausing) = &request.pause else { return Ok(pauses::end_pause(tx, &mut queue, &request.of)?) };
     let until = match pausing.until {
         Some(Due::AtMs(at)) => Some(at),
         Some(Due::After(time)) => Some(tx.due_after(time)),
@@ -27,10 +27,10 @@ pub(crate) fn set_pause(tx: &mut Tx<'_>, request: &SetPause) -> Result<(), Faile
     }
     match &request.of {
         PauseOf::Queue => {
-            let stored = pauses::said(tx, &queue, &request.of)?;
+            let stored = pauses::record(tx, &queue, &request.of)?;
             let since = Pause::since_of_stored(&stored, tx.now).filter(|_| queue.paused).unwrap_or(tx.now);
             queue.paused = true;
-            pauses::note(tx, &queue, &request.of, until, &Pause::stored(since, until, &pausing.said()))?;
+            pauses::note(tx, &queue, &request.of, until, &Pause::stored(since, until, &pausing.encoded()))?;
         }
         PauseOf::Group(group) => pause_group(tx, &queue, &group.stored(), request, until)?,
         PauseOf::Task(task) => {
@@ -39,8 +39,8 @@ pub(crate) fn set_pause(tx: &mut Tx<'_>, request: &SetPause) -> Result<(), Faile
             if before.is_none() && tasks.len() >= PAUSED_TASKS {
                 return Err(request.too_many().into());
             }
-            let since = before.and_then(|said| Pause::since_of_stored(said, tx.now)).unwrap_or(tx.now);
-            pauses::note(tx, &queue, &request.of, until, &Pause::stored(since, until, &pausing.said()))?;
+            let since = before.and_then(|record| Pause::since_of_stored(record, tx.now)).unwrap_or(tx.now);
+            pauses::note(tx, &queue, &request.of, until, &Pause::stored(since, until, &pausing.encoded()))?;
         }
     }
     if let Some(until) = until {
@@ -58,10 +58,10 @@ fn pause_group(tx: &mut Tx<'_>, queue: &Queue<'_>, group: &[u8], request: &SetPa
         return Err(request.too_many().into());
     }
     let mut rule = GroupRule::of_stored(&stored);
-    let before = GroupRule::reason_of_stored(&stored).and_then(|said| Pause::since_of_stored(&said, tx.now));
+    let before = GroupRule::reason_of_stored(&stored).and_then(|record| Pause::since_of_stored(&record, tx.now));
     rule.paused = true;
-    let said = request.pause.as_ref().map(Pausing::said).unwrap_or_default();
-    let pause = Pause::stored(before.unwrap_or(tx.now), until, &said);
+    let record = request.pause.as_ref().map(Pausing::encoded).unwrap_or_default();
+    let pause = Pause::stored(before.unwrap_or(tx.now), until, &record);
     groups::store_rule(tx, queue, group, &(rule.stored() + &pause))?;
     groups::review(tx, queue, group)?;
     match until {
@@ -76,13 +76,13 @@ pub(crate) fn pauses(tx: &mut Tx<'_>, queue: &str) -> Result<Pauses, Failed> {
     let Some(queue) = tx.queue(queue)? else { return Ok(Pauses::new(tx.now, Vec::new())) };
     let mut all = Vec::new();
     if queue.paused {
-        let said = pauses::said(tx, &queue, &PauseOf::Queue)?;
-        all.push(StoredPause::new(PauseOf::Queue, Pause::of_stored(&said)));
+        let record = pauses::record(tx, &queue, &PauseOf::Queue)?;
+        all.push(StoredPause::new(PauseOf::Queue, Pause::of_stored(&record)));
     }
-    for (task, said) in pauses::tasks(tx, &queue)? {
+    for (task, record) in pauses::tasks(tx, &queue)? {
         let (from, to) = (format!("{task}\u{1}"), format!("{task}\u{2}"));
         let parked = tx.sql(PARKED)?.query_row(params![queue.key, task, from, to], |row| Unsigned::get(row, 0))?;
-        let mut stored = StoredPause::new(PauseOf::Task(task), Pause::of_stored(&said));
+        let mut stored = StoredPause::new(PauseOf::Task(task), Pause::of_stored(&record));
         stored.parked = parked;
         all.push(stored);
     }

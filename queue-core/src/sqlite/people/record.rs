@@ -58,9 +58,9 @@ pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<St
 
 /// A record that cannot be read is `None` here; the auditor finds it. An error of the file is
 /// returned: `None` would hide an existing job.
-pub(super) fn if_told<T>(told: Result<T, Failed>) -> Result<Option<T>, Failed> {
-    match told {
-        Ok(told) => Ok(Some(told)),
+pub(super) fn if_readable<T>(read: Result<T, Failed>) -> Result<Option<T>, Failed> {
+    match read {
+        Ok(read) => Ok(Some(read)),
         Err(Failed::Refused(_)) => Ok(None),
         Err(error) => Err(error),
     }

@@ -7,7 +7,7 @@
 
 use rusqlite::{params, types::ValueRef};
 
-use super::record::{failures, if_told, record};
+use super::record::{failures, if_readable, record};
 use crate::{
     broker::{JobState, MAX_BYTES, MAX_ITEMS, Scan, Scanned, StoredJob, place_of_bytes, place_to_bytes},
     envelope::tags::{is_tagged, tag_digest},
@@ -93,7 +93,7 @@ fn some(
         {
             last = Some((state, rank, pos, id.to_vec()));
         }
-        if let Some(mut job) = if_told(record(tx, queue, row))? {
+        if let Some(mut job) = if_readable(record(tx, queue, row))? {
             job.failures = failures(row)?;
             let place = last.as_ref().map(place_to_bytes).transpose()?.unwrap_or_default();
             size += job.envelope.len();
@@ -128,7 +128,7 @@ fn all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, limit: usize) -> Result<S
         }
         let is_wanted =
             matches!(row.get_ref(1)?, ValueRef::Integer(state) if row::state(state).is_ok_and(|state| request.states.contains(&state)));
-        if is_wanted && let Some(mut job) = if_told(record(tx, queue, row))? {
+        if is_wanted && let Some(mut job) = if_readable(record(tx, queue, row))? {
             job.failures = failures(row)?;
             size += job.envelope.len();
             jobs.push(job.listed());
@@ -170,7 +170,7 @@ fn tagged(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, name: &str, value: &st
         let place = place_to_bytes(&id)?;
         next = Some(place.clone());
         // The row of an entry without a job has nothing.
-        let Some(mut job) = if_told(record(tx, queue, row))? else { continue };
+        let Some(mut job) = if_readable(record(tx, queue, row))? else { continue };
         size += job.envelope.len();
         if is_tagged(&job.envelope, name, value) && request.states.contains(&job.state) {
             job.failures = failures(row)?;

@@ -23,9 +23,9 @@ pub(crate) fn watch(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<S
 }
 
 /// Marks a queue as one that a watcher follows.
-pub(crate) fn follow(tx: &mut Tx<'_>, queue: &str, stands: Duration) -> Result<Followed, Failed> {
+pub(crate) fn follow(tx: &mut Tx<'_>, queue: &str, valid_for: Duration) -> Result<Followed, Failed> {
     match tx.queue(queue)? {
-        Some(queue) => transitions::follow(tx, &queue, stands),
+        Some(queue) => transitions::follow(tx, &queue, valid_for),
         None => Ok(Followed::default()),
     }
 }

@@ -39,14 +39,14 @@ fn worker_records(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<HashMap<St
 pub(crate) fn ask_worker(tx: &mut Tx<'_>, request: &AskWorker) -> Result<WorkerAsked, Failed> {
     const ASK: &str = "UPDATE queue_loads SET number = ?3, asked = ?4
         WHERE queue = ?1 AND process = ?2 AND (number < ?3 OR asked = ?4)";
-    const HAS_SPOKEN: &str = "SELECT EXISTS (SELECT 1 FROM queue_loads WHERE queue = ?1 AND process = ?2)";
+    const HAS_LOAD: &str = "SELECT EXISTS (SELECT 1 FROM queue_loads WHERE queue = ?1 AND process = ?2)";
     let Some(queue) = tx.queue(&request.queue)? else { return Ok(WorkerAsked::Absent) };
     let (process, number) = (request.process.to_string(), i64::try_from(request.ask.number).unwrap_or(i64::MAX));
     if tx.sql(ASK)?.execute(params![queue.key, process, number, request.ask.encoded()])? > 0 {
         return Ok(WorkerAsked::Stored);
     }
-    let has_spoken = tx.sql(HAS_SPOKEN)?.query_row(params![queue.key, process], |row| row.get(0))?;
-    Ok(if has_spoken { WorkerAsked::Stale } else { WorkerAsked::Absent })
+    let has_load = tx.sql(HAS_LOAD)?.query_row(params![queue.key, process], |row| row.get(0))?;
+    Ok(if has_load { WorkerAsked::Stale } else { WorkerAsked::Absent })
 }
 
 fn by_process(tx: &Tx<'_>, queue: &Queue<'_>, statement: &'static str) -> rusqlite::Result<HashMap<String, Vec<u8>>> {

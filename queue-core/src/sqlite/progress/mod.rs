@@ -26,32 +26,32 @@ pub(crate) fn store(tx: &mut Tx<'_>, reported: &ProgressReport) -> Result<Vec<bo
     reported.jobs.iter().map(|job| one(tx, &queue, lane, job)).collect()
 }
 
-fn one(tx: &mut Tx<'_>, queue: &Queue<'_>, lane: i64, told: &JobProgress) -> Result<bool, Failed> {
+fn one(tx: &mut Tx<'_>, queue: &Queue<'_>, lane: i64, reported: &JobProgress) -> Result<bool, Failed> {
     /// Whether a lane holds a job by a claim.
     const HOLDS: &str = "SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3 AND rank = ?4 AND pos = ?5";
     /// Stores what was told of a job.
     const STORE: &str = "INSERT OR REPLACE INTO queue_progress (queue, id, progress, log) VALUES (?1, ?2, ?3, ?4)";
-    let id = told.id.as_bytes();
-    let claim = i64::try_from(told.claim).unwrap_or(i64::MAX);
+    let id = reported.id.as_bytes();
+    let claim = i64::try_from(reported.claim).unwrap_or(i64::MAX);
     if !tx.sql(HOLDS)?.exists(params![queue.key, id, ACTIVE, lane, claim])? {
         return Ok(false);
     }
     let (mut progress, mut log) = stored(tx, queue, id)?.unwrap_or_default();
-    if let Some(now) = &told.progress {
+    if let Some(now) = &reported.progress {
         let known = progress.as_deref().and_then(progress_of).map(|(number, _)| number);
-        if known.is_none_or(|known| known < (told.claim, now.seq)) {
-            let numbers = format!("{}:{}:{}:", told.claim, now.seq, stored_at(tx.now, now.age));
-            progress = Some([numbers.as_bytes(), &progress_stored(told.attempt, now)].concat());
+        if known.is_none_or(|known| known < (reported.claim, now.seq)) {
+            let numbers = format!("{}:{}:{}:", reported.claim, now.seq, stored_at(tx.now, now.age));
+            progress = Some([numbers.as_bytes(), &progress_stored(reported.attempt, now)].concat());
         }
     }
-    if !told.lines.is_empty() {
+    if !reported.lines.is_empty() {
         let mut lines = Log::read(log.as_deref().unwrap_or_default());
-        lines.append(told, tx.now);
+        lines.append(reported, tx.now);
         log = Some(lines.written());
     }
     tx.sql(STORE)?.execute(params![queue.key, id, progress, log])?;
     if watched::is_watched(tx, queue, id)? {
-        tx.hint(&progress_hint_of(queue.name, &told.id), tx.now);
+        tx.hint(&progress_hint_of(queue.name, &reported.id), tx.now);
     }
     Ok(true)
 }

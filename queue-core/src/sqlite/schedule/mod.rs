@@ -175,7 +175,7 @@ fn stop(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &JobId) -> Result<(), Failed
         None | Some((DONE | DEAD | CANCELLED | EXPIRED, ..)) => Ok(()),
         Some((ACTIVE, lane, claim)) => {
             tx.sql(STOP)?.execute(params![queue.key, id])?;
-            Ok(settle::tell(tx, Receipt { lane, claim }, id)?)
+            Ok(settle::note_cancelled(tx, Receipt { lane, claim }, id)?)
         }
         Some((state, ..)) => {
             let job = ready::leave(tx, queue, id, state)?;
@@ -201,7 +201,7 @@ pub(crate) fn ended(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], how: &str) ->
     const ENDED: &str =
         "UPDATE queue_schedules SET due = CASE WHEN ?4 THEN NULL WHEN ?5 THEN ?6 ELSE due END, state = ?3 WHERE queue = ?1 AND name = ?2";
     const TICKED: &str = "SELECT schedule, run, stop FROM queue_ticked WHERE queue = ?1 AND id = ?2";
-    const HEARD: &str = "DELETE FROM queue_gone WHERE id = ?1";
+    const FORGET_CANCEL: &str = "DELETE FROM queue_gone WHERE id = ?1";
     const FORGET: &str = "DELETE FROM queue_ticked WHERE queue = ?1 AND id = ?2";
     const STATE: &str = "SELECT state FROM queue_schedules WHERE queue = ?1 AND name = ?2";
     if !is_of_tick(id) {
@@ -211,8 +211,8 @@ pub(crate) fn ended(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], how: &str) ->
         tx.sql(TICKED)?.query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
     let Some((schedule, run, stop)) = ticked else { return Ok(()) };
     if stop != 0 {
-        // Its lane need not hear of it any more.
-        tx.sql(HEARD)?.execute([id])?;
+        // Its lane need not be notified of it any more.
+        tx.sql(FORGET_CANCEL)?.execute([id])?;
     }
     if how != "parked" {
         tx.sql(FORGET)?.execute(params![queue.key, id])?;

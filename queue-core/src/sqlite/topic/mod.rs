@@ -124,19 +124,19 @@ pub(crate) fn unsubscribe(tx: &mut Tx<'_>, topic: &str, subscription: &str) -> R
     Ok(tx.sql(REMOVE)?.execute(params![topic, subscription])? > 0)
 }
 
-pub(crate) fn set_retention(tx: &mut Tx<'_>, topic: &str, said: Retention) -> Result<(), Failed> {
+pub(crate) fn set_retention(tx: &mut Tx<'_>, topic: &str, changed: Retention) -> Result<(), Failed> {
     const SET: &str = "UPDATE queue_topics SET age = ifnull(?2, age), most = ifnull(?3, most), lag = ifnull(?4, lag), bytes = ifnull(?5, bytes) WHERE topic = ?1";
     check_name("topic", topic)?;
-    said.check()?;
+    changed.check()?;
     let address = topic_address(topic);
     let topic = tx.queue_made(&address)?;
     added(tx, topic.key)?;
     tx.sql(SET)?.execute(params![
         topic.key,
-        said.age.map(ms),
-        said.count.map(|most| i64::try_from(most).unwrap_or(i64::MAX)),
-        said.lag.map(ms),
-        said.bytes.map(|most| i64::try_from(most).unwrap_or(i64::MAX)),
+        changed.age.map(ms),
+        changed.count.map(|most| i64::try_from(most).unwrap_or(i64::MAX)),
+        changed.lag.map(ms),
+        changed.bytes.map(|most| i64::try_from(most).unwrap_or(i64::MAX)),
     ])?;
     Ok(())
 }

@@ -21,7 +21,7 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
     const FIND: &str = "SELECT cursor, rewind, upto FROM queue_subscriptions WHERE topic = ?1 AND name = ?2";
     const BEGIN: &str = "UPDATE queue_subscriptions SET cursor = ?3, begin = ?4, rewind = ?5, upto = ?6 WHERE topic = ?1 AND name = ?2";
     const END: &str = "UPDATE queue_subscriptions SET upto = NULL, rewind = ?3 WHERE topic = ?1 AND name = ?2";
-    let Some(topic) = tx.queue(&topic_address(&request.topic))?.map(|address| address.key) else { return Ok(Rewound::Nobody) };
+    let Some(topic) = tx.queue(&topic_address(&request.topic))?.map(|address| address.key) else { return Ok(Rewound::NotFound) };
     let name = &*request.name;
     let found = tx
         .sql(FIND)?
@@ -30,7 +30,7 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
             Ok((cursor, row.get::<_, Option<Text>>(1)?.map(|Text(token)| token), row.get::<_, Option<i64>>(2)?))
         })
         .optional()?;
-    let Some((cursor, token, upto)) = found else { return Ok(Rewound::Nobody) };
+    let Some((cursor, token, upto)) = found else { return Ok(Rewound::NotFound) };
     // The name of the last one stays when it has ended, and how far the subscription had read
     // before.
     let (under_way, ended) = if upto.is_some() { (token, None) } else { (None, token) };

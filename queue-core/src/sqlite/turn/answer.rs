@@ -39,7 +39,7 @@ impl Kept {
 
 /// The same answer again. Writes nothing.
 pub(super) fn replay(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64, name: &str, kept: Option<Vec<u8>>) -> Result<TurnAnswer, Failed> {
-    let mut answer = outlook(tx, queue, None)?;
+    let mut answer = queue_state(tx, queue, None)?;
     let Some(kept) = kept else { return Ok(answer) };
     // One that cannot be read is as good as none: its lane has to begin anew.
     let kept: Kept = codec::unpack(&kept).map_err(|_| Error::Forgotten(name.to_owned()))?;
@@ -69,9 +69,8 @@ pub(super) fn replay(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64, name: &str, kept
     Ok(answer)
 }
 
-/// What a lane wants to know of its queue besides its jobs. `waits`: whether jobs and suspects
-/// wait, if that is known.
-pub(super) fn outlook(tx: &Tx<'_>, queue: &Queue<'_>, waits: Option<(bool, bool)>) -> Result<TurnAnswer, Failed> {
+/// The state of the queue for an answer. `waits`: whether jobs and suspects wait, if that is known.
+pub(super) fn queue_state(tx: &Tx<'_>, queue: &Queue<'_>, waits: Option<(bool, bool)>) -> Result<TurnAnswer, Failed> {
     const PARKED: &str = "SELECT EXISTS (SELECT 1 FROM queue_parked WHERE queue = ?1)";
     const LANES: &str = "SELECT count(*) FROM queue_lanes WHERE queue = ?1 AND NOT fenced";
     let (ready, suspected) = waits.map_or_else(|| ready::waits(tx, queue), Ok)?;

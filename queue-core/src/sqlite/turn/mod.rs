@@ -68,7 +68,7 @@ pub(crate) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
     let kept = Kept::of(queue.claim, &deliveries, &stale)?;
     tx.sql(sql!("answered.sql"))?.execute(params![lane, Unsigned(turn.seq), kept, after(tx.now, turn.lease)])?;
     tx.save(&queue)?;
-    let mut answer = answer::outlook(tx, &queue, waits)?;
+    let mut answer = answer::queue_state(tx, &queue, waits)?;
     answer.more |= more_in_log;
     (answer.stale, answer.deliveries, answer.resumed) = (stale, deliveries, resumed);
     answer.aside = aside;

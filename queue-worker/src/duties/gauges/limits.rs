@@ -73,9 +73,9 @@ mod tests {
     #[test]
     fn labels_are_bounded_and_nothing_is_left_out() {
         let limits: Vec<StoredLimit> = (0..MOST_LIMITS as u64 + 7).rev().map(|n| limit(&format!("limit-{n:03}"), n)).collect();
-        let told = figures(&limits);
-        assert_eq!((told.len(), told["limit-000"], told["limit-099"]), (MOST_LIMITS + 1, [0, 2, 1], [99, 2, 1]));
-        assert_eq!(told[OTHERS], [(100..107).sum::<u64>(), 14, 7]);
+        let gauges = figures(&limits);
+        assert_eq!((gauges.len(), gauges["limit-000"], gauges["limit-099"]), (MOST_LIMITS + 1, [0, 2, 1], [99, 2, 1]));
+        assert_eq!(gauges[OTHERS], [(100..107).sum::<u64>(), 14, 7]);
         assert!(figures(&[StoredLimit::new(b"?".to_vec(), 1, 1, 1)]).is_empty(), "what cannot be read is left out");
     }
 }

@@ -145,10 +145,10 @@ mod tests {
         use crate::queues::queues;
 
         let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
-        let told = recorder.handle();
+        let exported = recorder.handle();
         let _ours = metrics::set_default_local_recorder(&recorder);
         let enqueued = || {
-            let text = told.render();
+            let text = exported.render();
             let line = text.lines().find(|line| line.starts_with("queue_events_total") && line.contains("\"enqueued\""));
             line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
         };

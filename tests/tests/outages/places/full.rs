@@ -12,9 +12,9 @@ use queue_tests::{
 use super::scene::Place;
 
 on_servers! {
-    a_server_whose_memory_is_used_up_is_told_everywhere
-    a_server_that_refuses_every_write_is_told_with_its_reason
-    a_server_that_begins_to_evict_is_told_and_can_be_looked_at
+    a_server_whose_memory_is_used_up_is_reported_everywhere
+    a_server_that_refuses_every_write_is_reported_with_its_reason
+    a_server_that_begins_to_evict_is_reported_and_can_be_inspected
 }
 
 /// Everybody says that it is full, a job at hand is done nevertheless, and when there is room
@@ -48,7 +48,7 @@ fn is_told_everywhere(place: &Place, fill: impl FnOnce(), free: impl FnOnce(), f
     place.greet("after");
 }
 
-async fn a_server_whose_memory_is_used_up_is_told_everywhere(kind: Kind) {
+async fn a_server_whose_memory_is_used_up_is_reported_everywhere(kind: Kind) {
     let server = Server::start(kind);
     let mut place = Place::new();
     place.url = Some(server.url());
@@ -56,7 +56,7 @@ async fn a_server_whose_memory_is_used_up_is_told_everywhere(kind: Kind) {
     is_told_everywhere(&place, || limit("1mb"), || limit("0"), r#""limit_bytes":1048576"#);
 }
 
-async fn a_server_that_refuses_every_write_is_told_with_its_reason(kind: Kind) {
+async fn a_server_that_refuses_every_write_is_reported_with_its_reason(kind: Kind) {
     let server = Server::start(kind);
     let mut place = Place::new();
     place.url = Some(server.url());
@@ -68,7 +68,7 @@ async fn a_server_that_refuses_every_write_is_told_with_its_reason(kind: Kind) {
     assert!(!place.ok(&["status"]).contains("READ-ONLY"));
 }
 
-async fn a_server_that_begins_to_evict_is_told_and_can_be_looked_at(kind: Kind) {
+async fn a_server_that_begins_to_evict_is_reported_and_can_be_inspected(kind: Kind) {
     let server = Server::start(kind);
     let mut place = Place::new();
     place.url = Some(server.url());
@@ -130,8 +130,8 @@ fn small_disk() -> (Place, std::path::PathBuf, Mount) {
 }
 
 #[test]
-fn a_full_disk_is_told_everywhere() {
-    if !may_mount(&a_full_disk_is_told_everywhere) {
+fn a_full_disk_is_reported_everywhere() {
+    if !may_mount(&a_full_disk_is_reported_everywhere) {
         return;
     }
     let (place, disk, _mount) = small_disk();

@@ -53,7 +53,7 @@ fn who_only_looks_makes_no_database() {
 }
 
 #[test]
-fn who_looks_at_what_is_no_queue_is_told_and_changes_nothing() {
+fn reading_a_key_that_is_no_queue_is_an_error_and_changes_nothing() {
     let mut place = Place::new();
     place.file = place.folder.path().join("shop.db");
     rusqlite::Connection::open(&place.file).unwrap().execute_batch("CREATE TABLE orders (id INTEGER)").unwrap();
@@ -73,7 +73,7 @@ fn who_looks_at_what_is_no_queue_is_told_and_changes_nothing() {
 }
 
 #[test]
-fn a_worker_whose_file_is_deleted_says_so_and_serves_the_one_that_is_made_next() {
+fn a_worker_whose_file_is_deleted_reports_it_and_serves_the_one_that_is_made_next() {
     let place = Place::new();
     let worker = place.work();
     for name in place.names() {
@@ -95,7 +95,7 @@ fn a_worker_whose_file_is_deleted_says_so_and_serves_the_one_that_is_made_next()
 }
 
 #[test]
-fn a_worker_whose_file_is_moved_says_so_and_goes_on_when_it_is_back() {
+fn a_worker_whose_file_is_moved_reports_it_and_goes_on_when_it_is_back() {
     let place = Place::new();
     place.greet("before");
     let worker = place.work();

@@ -45,7 +45,7 @@ async fn answers_that_are_lost_again_and_again_double_nothing_and_lose_nothing()
 }
 
 #[tokio::test]
-async fn a_worker_out_of_reach_starts_nothing_says_so_and_comes_back_by_itself() {
+async fn a_worker_out_of_reach_starts_nothing_reports_it_and_comes_back_by_itself() {
     let (scene, address) = (Scene::new(), free_address());
     let running = scene.start(scene.worker().health(address));
     until_ready(address, 200, r#""status":"ok""#).await;
@@ -139,7 +139,7 @@ async fn in_isolation_only_a_task_that_asks_for_it_is_cancelled() {
 }
 
 #[tokio::test]
-async fn who_was_cut_off_for_too_long_is_told_and_cannot_spoil_what_its_successor_did() {
+async fn a_lane_that_was_cut_off_is_forgotten_and_cannot_change_its_successors_work() {
     let scene = Scene::new();
     let job = slow::job(1).enqueue(&scene.sound).await.unwrap();
     let lost = scene.start(scene.worker());

@@ -368,9 +368,9 @@ impl<'a> Story<'a> {
         if waiting.iter().any(|(_, jobs)| *jobs > 0) {
             let left = self.snapshot().await.ready;
             let ids: Vec<JobId> = left.into_iter().map(|job| job.id).take(3).collect();
-            let standing = self.bed.broker.standing(&queue, &ids).await.expect("it can be asked where jobs stand");
+            let diagnosis = self.bed.broker.diagnose(&queue, &ids).await.expect("it can be asked where jobs stand");
             let damage = self.bed.broker.audit(&queue, Audit { repair: false, thorough: true }).await.expect("a queue can be audited");
-            return Err(format!("jobs are left, and {nothing} claims promised none: {waiting:?}, {standing:?}, {damage:?}"));
+            return Err(format!("jobs are left, and {nothing} claims promised none: {waiting:?}, {diagnosis:?}, {damage:?}"));
         }
         println!("{}: a line was overtaken by up to {:.0} % of what it may be", self.bed.queue, 100.0 * self.shares.most);
         Ok(())

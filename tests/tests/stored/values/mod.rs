@@ -331,7 +331,7 @@ impl Handler for Visit {
 }
 
 #[tokio::test]
-async fn stored_names_with_a_dot_tell_jobs_apart() {
+async fn stored_names_with_a_dot_distinguish_jobs() {
     let client = Client::connect("sqlite://:memory:").await.unwrap();
     let visit = async |order, source: &str| {
         let rest = BTreeMap::from([("utm.source".to_owned(), source.to_owned())]);

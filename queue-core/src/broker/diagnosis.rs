@@ -7,12 +7,12 @@ use crate::address::JobId;
 pub const HOLDERS_NAMED: usize = 10;
 
 /// Most entries of a list that are examined from either end to count the jobs before one.
-pub const PLACES_LOOKED_AT: u64 = 10_000;
+pub const PLACES_EXAMINED: u64 = 10_000;
 
 /// The position of a job, read in one transition.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Standing {
+pub struct Diagnosis {
     /// The job, as [`show`](super::Inspect::show) gives it.
     pub job: StoredJob,
     /// The broker's time, in milliseconds since 1970.
@@ -30,10 +30,10 @@ pub struct Standing {
     pub line: Option<Line>,
 }
 
-impl Standing {
+impl Diagnosis {
     /// Of this job nothing else is known.
     pub fn new(job: StoredJob, now_ms: i64, paused: bool) -> Self {
-        Standing { job, now_ms, paused, holder: None, lease_left_ms: None, line: None }
+        Diagnosis { job, now_ms, paused, holder: None, lease_left_ms: None, line: None }
     }
 }
 

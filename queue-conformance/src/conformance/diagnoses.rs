@@ -2,7 +2,7 @@
 
 use queue_core::{
     JobId,
-    broker::{Ending, HOLDERS_NAMED, JobState, Line, NewJob, Priority, SetPause, Standing},
+    broker::{Diagnosis, Ending, HOLDERS_NAMED, JobState, Line, NewJob, Priority, SetPause},
     inspect::{GroupOrder, RuleOf},
 };
 
@@ -12,17 +12,17 @@ use super::{
     limits, unique,
 };
 
-async fn stands(bed: &Bed, id: &JobId) -> Standing {
-    let mut standings = bed.broker.standing(&bed.queue, std::slice::from_ref(id)).await.expect("one may ask where a job stands");
-    standings.pop().flatten().expect("the job is there")
+async fn diagnosis_of(bed: &Bed, id: &JobId) -> Diagnosis {
+    let mut diagnoses = bed.broker.diagnose(&bed.queue, std::slice::from_ref(id)).await.expect("one may ask where a job stands");
+    diagnoses.pop().flatten().expect("the job is there")
 }
 
 async fn line(bed: &Bed, id: &JobId) -> Line {
-    stands(bed, id).await.line.expect("it is ready")
+    diagnosis_of(bed, id).await.line.expect("it is ready")
 }
 
 /// What waits for its time says until when, whether its queue is paused or not.
-pub async fn a_job_that_waits_says_for_what(bed: Bed) {
+pub async fn a_waiting_job_reports_what_it_waits_for(bed: Bed) {
     let later = bed.put_later(LONG).await;
     let failed = bed.put(1).await.remove(0);
     let mut lane = bed.lane().await;
@@ -30,15 +30,15 @@ pub async fn a_job_that_waits_says_for_what(bed: Bed) {
     lane.end(&delivery, nack(LONG)).await;
     bed.broker.set_pause(&SetPause::of_queue(bed.queue.clone(), true)).await.unwrap();
     for (id, state) in [(later, JobState::Scheduled), (failed, JobState::Retry)] {
-        let standing = stands(&bed, &id).await;
-        assert_eq!((standing.job.state, standing.paused, standing.line), (state, true, None));
-        let left = standing.job.at_ms.expect("it has a time") - standing.now_ms;
+        let diagnosis = diagnosis_of(&bed, &id).await;
+        assert_eq!((diagnosis.job.state, diagnosis.paused, diagnosis.line), (state, true, None));
+        let left = diagnosis.job.at_ms.expect("it has a time") - diagnosis.now_ms;
         assert!(left > 500_000 && left <= 601_000, "{left} ms");
     }
 }
 
 /// The jobs of its own priority that came before it, and all of a higher one.
-pub async fn a_ready_job_says_how_many_go_first(bed: Bed) {
+pub async fn a_ready_job_reports_how_many_go_first(bed: Bed) {
     let ids = bed.put(5).await;
     let high = bed.put_at(Priority::High).await;
     let low = bed.put_at(Priority::Low).await;
@@ -55,14 +55,14 @@ pub async fn a_ready_job_says_how_many_go_first(bed: Bed) {
     let many = bed.producer().await.next((0..400).map(|_| job("")).collect());
     bed.broker.enqueue(&many).await.unwrap();
     let ids: Vec<JobId> = many.jobs.iter().map(|job| job.id.clone()).collect();
-    for (place, standing) in bed.broker.standing(&bed.queue, &ids).await.unwrap().into_iter().enumerate() {
-        let ahead = standing.unwrap().line.unwrap().ahead;
+    for (place, diagnosis) in bed.broker.diagnose(&bed.queue, &ids).await.unwrap().into_iter().enumerate() {
+        let ahead = diagnosis.unwrap().line.unwrap().ahead;
         assert!((3 + place as u64..=404).contains(&ahead), "{ahead} before the one at {place}");
     }
 }
 
 /// Paused, at its cap and by whom, in order and behind whom; beside how many others it takes turns.
-pub async fn a_job_of_a_group_says_what_its_group_may(bed: Bed) {
+pub async fn a_job_of_a_group_reports_what_its_group_may(bed: Bed) {
     let ids = put(&bed, "a", 4).await;
     put(&bed, "b", 1).await;
     bed.put(1).await;
@@ -100,7 +100,7 @@ pub async fn a_job_of_a_group_says_what_its_group_may(bed: Bed) {
 
 /// Which key of a limit holds it back, and who has its slots or until when; and how many go first
 /// at most, with limits and without.
-pub async fn a_job_says_which_limit_holds_it_back(bed: Bed) {
+pub async fn a_job_reports_which_limit_holds_it_back(bed: Bed) {
     limits::concurrency(&bed, "stripe", 1).await;
     limits::set(&bed, "calls", |rule| rule.rate = Some("1/1h".parse().expect("it is a rate"))).await;
     let (slot, start) = (limits::key("stripe", "acct_17"), limits::key("calls", ""));
@@ -116,7 +116,7 @@ pub async fn a_job_says_which_limit_holds_it_back(bed: Bed) {
     assert_eq!((full.ahead, full.limits.len()), (1, 1));
     let key = &full.limits[0];
     assert_eq!((key.key, key.rule.concurrency, key.held, &key.holders[..], key.until_ms), (slot, Some(1), 1, &ids[..1], None));
-    let waits = stands(&bed, &rated[1]).await;
+    let waits = diagnosis_of(&bed, &rated[1]).await;
     let key = &waits.line.expect("it is ready").limits[0];
     assert_eq!((key.key, key.held), (start, 1));
     let left = key.until_ms.expect("it opens at a time") - waits.now_ms;
@@ -146,25 +146,25 @@ pub async fn a_suspect_stands_in_a_line_of_its_own(bed: Bed) {
     assert_eq!(order.len(), 5);
     let suspects: Vec<&JobId> = order.iter().filter(|id| suspects.contains(id)).collect();
     for (id, crashes, ahead) in [(&others[1], 0, 1), (suspects[0], 1, 0), (suspects[1], 1, 1)] {
-        let standing = stands(&bed, id).await;
-        assert_eq!((standing.job.crashes, standing.line.map(|line| line.ahead)), (crashes, Some(ahead)));
+        let diagnosis = diagnosis_of(&bed, id).await;
+        assert_eq!((diagnosis.job.crashes, diagnosis.line.map(|line| line.ahead)), (crashes, Some(ahead)));
     }
 }
 
 /// While its lease stands, when that is over, and while it is being taken back: then it still says
 /// when the lease ended.
-pub async fn a_job_that_runs_says_whether_its_lease_stands(bed: Bed) {
+pub async fn a_running_job_reports_whether_its_lease_is_valid(bed: Bed) {
     let ids = bed.put(2).await;
     let (mut lane, mut dying) = (bed.lane().await, bed.dying_lane().await);
     lane.claim_one().await;
     dying.claim_one().await;
-    let left = stands(&bed, &ids[0]).await.lease_left_ms.expect("its lane has a lease");
+    let left = diagnosis_of(&bed, &ids[0]).await.lease_left_ms.expect("its lane has a lease");
     assert!(left > 500_000 && left <= 601_000, "{left} ms");
     let ended = async || {
-        let standing = stands(&bed, &ids[1]).await;
-        Some(standing.now_ms + standing.lease_left_ms?).filter(|_| standing.job.state == JobState::Active)
+        let diagnosis = diagnosis_of(&bed, &ids[1]).await;
+        Some(diagnosis.now_ms + diagnosis.lease_left_ms?).filter(|_| diagnosis.job.state == JobState::Active)
     };
-    eventually("the lease is over", async || (stands(&bed, &ids[1]).await.lease_left_ms? <= 0).then_some(())).await;
+    eventually("the lease is over", async || (diagnosis_of(&bed, &ids[1]).await.lease_left_ms? <= 0).then_some(())).await;
     let before = ended().await;
     bed.fence(&[&dying]).await;
     assert!(before.is_some());
@@ -172,30 +172,30 @@ pub async fn a_job_that_runs_says_whether_its_lease_stands(bed: Bed) {
 }
 
 /// Of a job that is held, the job for whose end it waits.
-pub async fn a_job_says_who_holds_its_key(bed: Bed) {
+pub async fn a_job_reports_who_holds_its_key(bed: Bed) {
     let mut lane = bed.lane().await;
     let (holder, delivery) = unique::running(&bed, &mut lane, unique::BUFFER).await;
     let next = unique::job("next", unique::BUFFER);
     let id = next.id.clone();
     bed.put_job(next).await;
-    let standing = stands(&bed, &id).await;
-    assert_eq!((standing.job.state, standing.holder), (JobState::Held, Some(holder)));
+    let diagnosis = diagnosis_of(&bed, &id).await;
+    assert_eq!((diagnosis.job.state, diagnosis.holder), (JobState::Held, Some(holder)));
     lane.end(&delivery, Ending::Cancel { reason: String::new() }).await;
-    assert_eq!(stands(&bed, &id).await.job.state, JobState::Ready);
+    assert_eq!(diagnosis_of(&bed, &id).await.job.state, JobState::Ready);
 }
 
 /// One answer per id, in order, also of what is not there; and none of a queue that nobody knows.
 pub async fn many_are_asked_for_at_once(bed: Bed) {
-    let none = bed.broker.standing("nobody-knows", &[JobId::make(), JobId::make()]).await.unwrap();
+    let none = bed.broker.diagnose("nobody-knows", &[JobId::make(), JobId::make()]).await.unwrap();
     assert!(none.len() == 2 && none.iter().all(Option::is_none));
     let ids = bed.put(2).await;
     let asked = [ids[1].clone(), JobId::make(), ids[0].clone()];
-    let found = bed.broker.standing(&bed.queue, &asked).await.unwrap();
-    let found: Vec<_> = found.into_iter().map(|standing| standing.map(|standing| standing.job.id)).collect();
+    let found = bed.broker.diagnose(&bed.queue, &asked).await.unwrap();
+    let found: Vec<_> = found.into_iter().map(|diagnosis| diagnosis.map(|diagnosis| diagnosis.job.id)).collect();
     assert_eq!(found, [Some(ids[1].clone()), None, Some(ids[0].clone())]);
-    assert!(bed.broker.standing(&bed.queue, &[]).await.unwrap().is_empty());
+    assert!(bed.broker.diagnose(&bed.queue, &[]).await.unwrap().is_empty());
     let too_many: Vec<JobId> = (0..=queue_core::broker::MAX_ITEMS).map(|_| JobId::make()).collect();
-    assert!(bed.broker.standing(&bed.queue, &too_many).await.is_err());
+    assert!(bed.broker.diagnose(&bed.queue, &too_many).await.is_err());
 }
 
 /// A job of a paused group that waits for a limit, too, is counted for its group alone.

@@ -18,7 +18,7 @@
 
 -- How many places of a list lie before an id. Of a long list its ends alone are looked through.
 local function before_in(list, id)
-  local key, looked = LISTS[list], math.max(100, math.floor(C.places_looked_at / #ARGV))
+  local key, looked = LISTS[list], math.max(100, math.floor(C.places_examined / #ARGV))
   local at = call('LPOS', key, id, 'MAXLEN', looked)
   if at then
     return at

@@ -5,39 +5,39 @@ use redis::Value;
 use super::record::record;
 use crate::{
     address::JobId,
-    broker::{GroupLine, GroupName, JobState, LimitKey, LimitRecord, Line, Pause, Standing, StoredLimitKey},
+    broker::{Diagnosis, GroupLine, GroupName, JobState, LimitKey, LimitRecord, Line, Pause, StoredLimitKey},
     error::Result,
     redis::{
         RedisBroker, bounded,
-        script::STANDING,
+        script::DIAGNOSE,
         values::{array, bytes, next, number, strange, words},
     },
 };
 
-pub(in crate::redis) async fn standing(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<Option<Standing>>> {
+pub(in crate::redis) async fn diagnose(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<Option<Diagnosis>>> {
     bounded("ids", ids.len())?;
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let mut call = STANDING.call(&broker.keys, queue);
+    let mut call = DIAGNOSE.call(&broker.keys, queue);
     for id in ids {
         call.arg(id.as_bytes());
     }
-    let mut values = array(broker.script(queue, &STANDING, call).await?)?.into_iter();
+    let mut values = array(broker.script(queue, &DIAGNOSE, call).await?)?.into_iter();
     let now_ms = number(next(&mut values)?)?;
     let paused = number::<i64>(next(&mut values)?)? != 0;
-    let mut standings = Vec::with_capacity(ids.len());
+    let mut diagnoses = Vec::with_capacity(ids.len());
     for id in ids {
         let mut values = array(next(&mut values)?)?.into_iter();
         let Some(job) = record(id, next(&mut values)?)? else {
-            standings.push(None);
+            diagnoses.push(None);
             continue;
         };
-        let mut standing = Standing::new(job, now_ms, paused);
-        match standing.job.state {
-            JobState::Held => standing.holder = JobId::from_bytes(&bytes(next(&mut values)?)?).ok(),
+        let mut diagnosis = Diagnosis::new(job, now_ms, paused);
+        match diagnosis.job.state {
+            JobState::Held => diagnosis.holder = JobId::from_bytes(&bytes(next(&mut values)?)?).ok(),
             // A lane that was fenced has no number, and ends the answer.
-            JobState::Active => standing.lease_left_ms = values.next().and_then(|left| number(left).ok()),
+            JobState::Active => diagnosis.lease_left_ms = values.next().and_then(|left| number(left).ok()),
             JobState::Ready => {
                 let mut line = Line { ahead: number(next(&mut values)?)?, groups: number(next(&mut values)?)?, ..Line::default() };
                 if let Some(keys) = values.next() {
@@ -46,13 +46,13 @@ pub(in crate::redis) async fn standing(broker: &RedisBroker, queue: &str, ids: &
                 if let Some(name) = values.next() {
                     line.group = group(&bytes(name)?, &mut values)?;
                 }
-                standing.line = Some(line);
+                diagnosis.line = Some(line);
             }
             _ => {}
         }
-        standings.push(Some(standing));
+        diagnoses.push(Some(diagnosis));
     }
-    Ok(standings)
+    Ok(diagnoses)
 }
 
 fn limit(values: Value) -> Result<StoredLimitKey> {

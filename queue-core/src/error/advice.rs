@@ -6,7 +6,7 @@ pub(super) fn it_is(state: &str) -> String {
 }
 
 /// What to do instead about a job in this state.
-pub(super) fn way_out(verb: &str, state: &str) -> &'static str {
+pub(super) fn advice(verb: &str, state: &str) -> &'static str {
     match (verb, state) {
         ("edit", "active") => "; wait until its run has ended, or cancel it and duplicate it",
         ("edit", "done") => "; duplicate it, and edit the copy",
@@ -27,14 +27,14 @@ pub(super) fn way_out(verb: &str, state: &str) -> &'static str {
 mod tests {
     use crate::error::Error;
 
-    fn said(verb: &'static str, state: &'static str) -> String {
+    fn message(verb: &'static str, state: &'static str) -> String {
         let job = "orders/17".parse().unwrap();
         Error::WrongState { job, verb, state }.to_string()
     }
 
     #[test]
-    fn a_job_in_the_wrong_state_has_a_way_out() {
-        for (verb, state, way_out) in [
+    fn a_job_in_the_wrong_state_has_advice() {
+        for (verb, state, advice) in [
             ("delete", "active", "it is active; cancel it first"),
             ("promote", "ready", "it is ready; it starts as soon as it may: `jobs why` shows what it waits for"),
             ("promote", "held", "it is held; it starts when the job that holds its unique key has ended: `jobs why` shows which one"),
@@ -50,7 +50,7 @@ mod tests {
             ("edit", "done", "it is done; duplicate it, and edit the copy"),
             ("cancel", "done", "it is done"),
         ] {
-            assert_eq!(said(verb, state), format!("cannot {verb} job `orders/17`: {way_out}"));
+            assert_eq!(message(verb, state), format!("cannot {verb} job `orders/17`: {advice}"));
         }
     }
 }

@@ -18,7 +18,7 @@ local function found(subject, ...)
   end
 end
 
-local LOOKS, READY = {}, { [0] = K.ready0, [1] = K.ready1, [2] = K.ready2, [3] = K.ready3, [9] = K.suspect }
+local CHECKS, READY = {}, { [0] = K.ready0, [1] = K.ready1, [2] = K.ready2, [3] = K.ready3, [9] = K.suspect }
 -- The lists, where all of them were read.
 local ready = {}
 
@@ -318,22 +318,22 @@ do
   -- pushed at one end of a list has nothing beyond it but what was pushed later. False: that may be
   -- too many to look through.
   local function remove_pushed_ready(ids, marked_life, marked_pushes)
-    local come, passed, looks = pushed_since(marked_life, marked_pushes), 0, {}
+    local come, passed, ranges = pushed_since(marked_life, marked_pushes), 0, {}
     for _, list in pairs(READY) do
       local length = call('LLEN', list)
       if length > 0 and length <= 2 * come then
-        looks[#looks + 1] = { list, 0, length - 1 }
+        ranges[#ranges + 1] = { list, 0, length - 1 }
       elseif length > 0 and come > 0 then
-        looks[#looks + 1] = { list, 0, come - 1 }
-        looks[#looks + 1] = { list, -come, -1 }
+        ranges[#ranges + 1] = { list, 0, come - 1 }
+        ranges[#ranges + 1] = { list, -come, -1 }
       end
       passed = passed + math.min(length, 2 * come)
     end
     if passed > MOST then
       return false
     end
-    for _, look in ipairs(looks) do
-      for _, id in ipairs(call('LRANGE', unpack(look))) do
+    for _, range in ipairs(ranges) do
+      for _, id in ipairs(call('LRANGE', unpack(range))) do
         ids[id] = nil
       end
     end
@@ -341,7 +341,7 @@ do
   end
 
   -- More jobs than places, or more places than jobs.
-  function LOOKS.balance()
+  function CHECKS.balance()
     local places = -call('HLEN', K.tombstones) + call('HLEN', K.active) + call('HLEN', K.records) + call('HLEN', K.held) + call('ZCARD', K.line)
     for _, key in ipairs({ K.scheduled, K.retry, K.parked, K.dead }) do
       places = places + call('ZCARD', key)
@@ -352,8 +352,9 @@ do
     return call('HLEN', K.jobs) - places
   end
 
-  -- Bits that the queue lacks: there is something that they tell of, put there by another program.
-  function LOOKS.bits()
+  -- Feature bits that the queue lacks although it has data of the feature, written by another
+  -- program.
+  function CHECKS.bits()
     for bit in string.gmatch(missing_bits(), '.') do
       found(bit)
     end
@@ -363,7 +364,7 @@ do
   end
 
   -- Lanes without a lease. One that never ends is none either.
-  function LOOKS.lanes()
+  function CHECKS.lanes()
     for lane in each_subject() do
       local deadline = call('ZSCORE', K.leases, lane)
       if call('HEXISTS', K.lanes, lane) == 1 and not (deadline and whole(deadline) < FOREVER) then
@@ -372,8 +373,8 @@ do
     end
   end
 
-  -- Lanes whose deadline lies further ahead than their lease is long.
-  function LOOKS.durations()
+  -- Lanes with a deadline that is further ahead than the length of their lease.
+  function CHECKS.durations()
     for lane in each_subject() do
       local deadline, duration = whole(call('ZSCORE', K.leases, lane)), whole(call('ZSCORE', K.durations, lane))
       if duration > 0 and deadline < FOREVER and deadline > now + duration then
@@ -383,7 +384,7 @@ do
   end
 
   -- Records of workers that have no lane.
-  function LOOKS.records()
+  function CHECKS.records()
     local stay = {}
     for _, lane in ipairs(call('HKEYS', K.lanes)) do
       stay[worker_of(lane)] = true
@@ -397,7 +398,7 @@ do
 
   -- Workers whose record is missing, or still the damaged one that was seen. Subjects: pairs of a
   -- lane and that record, or ''.
-  function LOOKS.workers()
+  function CHECKS.workers()
     for i = 1, #subjects, 2 do
       local worker = worker_of(subjects[i])
       if call('HEXISTS', K.lanes, subjects[i]) == 1 and (call('HGET', K.workers, worker) or '') == subjects[i + 1] then
@@ -407,7 +408,7 @@ do
   end
 
   -- Active jobs whose lane is not there. Subjects: pairs of an id and its receipt.
-  function LOOKS.active()
+  function CHECKS.active()
     for i = 1, #subjects, 2 do
       local id, receipt = subjects[i], subjects[i + 1]
       local lane = string.match(receipt, '^([%w._-]+):%d+$')
@@ -418,7 +419,7 @@ do
     end
   end
 
-  function LOOKS.unplaced()
+  function CHECKS.unplaced()
     for id in each_subject() do
       if not is_placed(id) then
         found(id)
@@ -426,7 +427,7 @@ do
     end
   end
 
-  function LOOKS.checkpoint()
+  function CHECKS.checkpoint()
     local checkpoint = { life(), ms(pushes()) }
     for _, list in ipairs({ 9, 0, 1, 2, 3 }) do
       checkpoint[#checkpoint + 1] = call('LLEN', READY[list])
@@ -436,7 +437,7 @@ do
 
   -- Jobs that are in no place, and in `ready` not since a checkpoint. Subjects: the checkpoint's
   -- life and pushes, ids. False: nobody knows.
-  function LOOKS.strays()
+  function CHECKS.strays()
     local lost = {}
     for id in each_subject(3) do
       lost[id] = true
@@ -451,8 +452,8 @@ do
     end
   end
 
-  -- Jobs that are in no place or in several, of a queue of which all lists were read.
-  function LOOKS.lost()
+  -- Jobs that are in no place or in several, if all lists of the queue were read.
+  function CHECKS.lost()
     local times = {}
     for digit, ids in pairs(ready) do
       local tombstones = {}
@@ -472,12 +473,12 @@ do
   end
 
   -- Those of some ids, which were seen in `ready`, that are in another place.
-  function LOOKS.elsewhere()
+  function CHECKS.elsewhere()
     local ids, elsewhere = subjects, {}
-    for _, look in ipairs({
+    for _, lookup in ipairs({
       { 'HMGET', K.active }, { 'HMGET', K.records }, { 'ZMSCORE', K.scheduled }, { 'ZMSCORE', K.retry }, { 'ZMSCORE', K.dead },
     }) do
-      for at, place in ipairs(call('EXISTS', look[2]) == 1 and call(look[1], look[2], unpack(ids)) or {}) do
+      for at, place in ipairs(call('EXISTS', lookup[2]) == 1 and call(lookup[1], lookup[2], unpack(ids)) or {}) do
         elsewhere[at] = elsewhere[at] or place
       end
     end
@@ -495,7 +496,7 @@ do
   -- lists, and of each its digit, a number of ids, and so many that were its last; of each
   -- suspicious id: it, how many places it was seen at, and of each the list and the distance from
   -- its tail. False: it would take too long to find them again.
-  function LOOKS.doubled()
+  function CHECKS.doubled()
     local come = pushed_since(subjects[1], tonumber(subjects[2]))
     if (come + 1) * subjects[3] > MOST then
       return false
@@ -529,8 +530,8 @@ do
     end
   end
 
-  -- Parked jobs that no longer say of which task they are: nobody could tell that they are parked.
-  function LOOKS.names()
+  -- Parked jobs without their task: no worker of the task would find them.
+  function CHECKS.names()
     for member in each_subject() do
       local task, id = string.match(member, '^([^%z]*)%z(.*)$')
       if id and is_job(id) and call('ZSCORE', K.parked, member) and not is_placed(id) then
@@ -540,7 +541,7 @@ do
   end
 
   -- Keys that are held by no job that could hold them.
-  function LOOKS.unique()
+  function CHECKS.unique()
     for key in each_subject() do
       local stored = call('HGET', K.unique, key)
       if stored and not is_key_held(key) and not (string.find(stored, '^@%d+:%d+:') and call('ZSCORE', K.within, key)) then
@@ -550,7 +551,7 @@ do
   end
 
   -- Jobs that are held for a key which nobody holds, and ids without a job. Subjects: keys.
-  function LOOKS.held()
+  function CHECKS.held()
     for key in each_subject() do
       local id, due = held_for(key)
       if call('HEXISTS', K.held, key) == 1 and not (id and is_key_held(key)) then
@@ -561,8 +562,8 @@ do
     end
   end
 
-  -- Jobs that have not ended and whose key nobody holds, unless a person has taken it.
-  function LOOKS.keyed()
+  -- Live jobs that should hold their key and do not, unless an operator has released the key.
+  function CHECKS.keyed()
     for id in each_subject() do
       local stored = call('HGET', K.keyed, id)
       local key, hold, since = string.match(stored or '', '^(................)(.?)(.*)$')
@@ -578,7 +579,7 @@ do
   end
 
   -- Jobs that a schedule counts as not ended, and that have ended or are not there.
-  function LOOKS.ticked()
+  function CHECKS.ticked()
     for id in each_subject() do
       if call('HEXISTS', K.ticked, id) == 1 and (has_ended(id) or call('ZSCORE', K.dead, id)) then
         found(id)
@@ -587,7 +588,7 @@ do
   end
 
   -- Members of the index of tags whose job is not there, or that are out of order.
-  function LOOKS.tags()
+  function CHECKS.tags()
     for member in each_subject() do
       local score, is_there = call('ZSCORE', K.tags, member), is_job(string.sub(member, 9))
       if score and (not is_there or tonumber(score) ~= 0) then
@@ -598,7 +599,7 @@ do
 
   -- Members of the index of tags that the envelope of their job does not have. Subjects: pairs of a
   -- member and that envelope.
-  function LOOKS.wrong_tags()
+  function CHECKS.wrong_tags()
     for i = 1, #subjects, 2 do
       if call('ZSCORE', K.tags, subjects[i]) and call('HGET', K.jobs, string.sub(subjects[i], 9)) == subjects[i + 1] then
         found(subjects[i])
@@ -608,7 +609,7 @@ do
 
   -- Members that the index of tags does not have. Subjects: pairs of a member and the envelope that
   -- has its tag.
-  function LOOKS.untagged()
+  function CHECKS.untagged()
     for i = 1, #subjects, 2 do
       if not call('ZSCORE', K.tags, subjects[i]) and call('HGET', K.jobs, string.sub(subjects[i], 9)) == subjects[i + 1] then
         found(subjects[i])
@@ -617,7 +618,7 @@ do
   end
 
   -- Slots of groups and of limits whose jobs do not run, or are of others.
-  function LOOKS.holders()
+  function CHECKS.holders()
     for member in each_subject() do
       local is_key = byte(member) == 255
       local group = string.sub(member, 1, is_key and 17 or end_of_group(member, 1))
@@ -634,7 +635,7 @@ do
   end
 
   -- Jobs of groups that run and lack a slot.
-  function LOOKS.grouped()
+  function CHECKS.grouped()
     for id in each_subject() do
       local note = note_of(id)
       if note and has_ended(id) then
@@ -654,7 +655,7 @@ do
   end
 
   -- Lines of ordered groups that are held by a job which has ended.
-  function LOOKS.front()
+  function CHECKS.front()
     for group in each_subject() do
       local id = call('HGET', K.front, group)
       if id and (has_ended(id) or call('ZSCORE', K.dead, id)) then
@@ -664,7 +665,7 @@ do
   end
 
   -- Groups that are eligible, and nothing that may start.
-  function LOOKS.eligible()
+  function CHECKS.eligible()
     for group in each_subject() do
       if is_wrongly_listed(group) then
         found(group)
@@ -674,7 +675,7 @@ do
 
   -- Groups that have a job that may start, and are not eligible. Subjects: behind which place of
   -- `line` to begin, or ''; how many groups. Answers: where to go on, or '', and them.
-  function LOOKS.asleep()
+  function CHECKS.asleep()
     local from = subjects[1] == '' and '-' or '(' .. subjects[1]
     for _ = 1, subjects[2] do
       local member = first_between(K.line, from, '+')
@@ -692,7 +693,7 @@ do
   end
 
   -- Chains that are neither open nor shut as is noted of them, or have no job.
-  function LOOKS.chains()
+  function CHECKS.chains()
     for entry in each_subject() do
       local place, behind = call('HGET', K.chains, entry), end_of_group(entry, 1) + 1
       local prefix, chain, rest = string.sub(entry, 1, behind), string.sub(entry, behind + 1), string.sub(place or '', 2)
@@ -704,9 +705,9 @@ do
     end
   end
 
-  -- Keys that have room, and chains that are shut under them, and that nobody will look at.
-  -- Subjects: members of `shut`.
-  function LOOKS.shut()
+  -- Limit keys that have room, with chains shut under them, that no claim will examine. Subjects:
+  -- members of `shut`.
+  function CHECKS.shut()
     for member in each_subject() do
       local key = string.sub(member, 1, 16)
       local cap = tonumber(string.match(call('HGET', K.limits, string.sub(key, 1, 6)) or '', '^(%d*):%d*:%d*:%d*%z') or '')
@@ -718,7 +719,7 @@ do
   end
 
   -- Places in the order of a group that no job has.
-  function LOOKS.numbered()
+  function CHECKS.numbered()
     for place in each_subject() do
       local upto = end_of_group(place, 1)
       local member = line_of(string.sub(place, upto + 9))
@@ -730,7 +731,7 @@ do
 
   -- Places in the line with limits whose chain is neither open nor shut, or that are not in the
   -- order of their group.
-  function LOOKS.unchained()
+  function CHECKS.unchained()
     for member in each_subject() do
       local place = place_in(member)
       local number = numbered(place)
@@ -742,7 +743,7 @@ do
   end
 
   -- Places in the lines of groups without a job.
-  function LOOKS.line()
+  function CHECKS.line()
     for member in each_subject() do
       local place = place_in(member)
       if not is_job(place.id) and is_in_line(member) then
@@ -752,7 +753,7 @@ do
   end
 
   -- Places in the lines of groups of jobs that are elsewhere, or in another place there.
-  function LOOKS.line_doubled()
+  function CHECKS.line_doubled()
     for member in each_subject() do
       local place = place_in(member)
       if is_job(place.id) and is_in_line(member)
@@ -764,7 +765,7 @@ do
 
   -- Ids without a job in a list. Subjects: the first and the last to look at.
   for digit, list in pairs(READY) do
-    LOOKS[digit == 9 and 'suspect' or 'ready' .. digit] = function()
+    CHECKS[digit == 9 and 'suspect' or 'ready' .. digit] = function()
       for _, id in ipairs(call('LRANGE', list, subjects[1], subjects[2])) do
         if not is_job(id) and call('HEXISTS', K.tombstones, id .. digit) == 0 then
           found(id, digit)
@@ -775,7 +776,7 @@ do
 
   -- The same in a sorted set. Subjects: members.
   for name, key in pairs({ scheduled = K.scheduled, retry = K.retry, dead = K.dead, parked = K.parked }) do
-    LOOKS[name] = function()
+    CHECKS[name] = function()
       for member in each_subject() do
         local id = name == 'parked' and string.match(member, '%z(.*)$') or member
         if not is_job(id) and call('ZSCORE', key, member) then

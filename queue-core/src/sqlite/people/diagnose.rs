@@ -5,7 +5,7 @@ use rusqlite::{OptionalExtension, params};
 use super::show::shown;
 use crate::{
     address::JobId,
-    broker::{JobState, Line, PLACES_LOOKED_AT, Standing},
+    broker::{Diagnosis, JobState, Line, PLACES_EXAMINED},
     sqlite::{
         connection::{
             tx::{Failed, Queue, Tx},
@@ -18,26 +18,26 @@ use crate::{
     },
 };
 
-pub(crate) fn standing(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<Option<Standing>>, Failed> {
+pub(crate) fn diagnose(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Vec<Option<Diagnosis>>, Failed> {
     let Some(queue) = tx.queue(queue)? else { return Ok(vec![None; ids.len()]) };
     let eligible_groups = groups::eligible(tx, &queue)?;
-    let most = (PLACES_LOOKED_AT / ids.len().max(1) as u64).max(100);
+    let most = (PLACES_EXAMINED / ids.len().max(1) as u64).max(100);
     ids.iter().map(|id| one(tx, &queue, id, eligible_groups, most)).collect()
 }
 
-fn one(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, eligible_groups: u64, most: u64) -> Result<Option<Standing>, Failed> {
+fn one(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, eligible_groups: u64, most: u64) -> Result<Option<Diagnosis>, Failed> {
     let Some(job) = shown(tx, queue, id)? else { return Ok(None) };
-    let mut standing = Standing::new(job, tx.now, queue.paused);
-    match standing.job.state {
+    let mut diagnosis = Diagnosis::new(job, tx.now, queue.paused);
+    match diagnosis.job.state {
         JobState::Held => {
-            let holder = standing.job.unique.map(|key| keys::holder(tx, queue, &key)).transpose()?.flatten();
-            standing.holder = holder.map(|holder| holder.id);
+            let holder = diagnosis.job.unique.map(|key| keys::holder(tx, queue, &key)).transpose()?.flatten();
+            diagnosis.holder = holder.map(|holder| holder.id);
         }
-        JobState::Active => standing.lease_left_ms = lease_left(tx, queue, id)?,
-        JobState::Ready => standing.line = Some(line(tx, queue, id, eligible_groups, most)?),
+        JobState::Active => diagnosis.lease_left_ms = lease_left(tx, queue, id)?,
+        JobState::Ready => diagnosis.line = Some(line(tx, queue, id, eligible_groups, most)?),
         _ => {}
     }
-    Ok(Some(standing))
+    Ok(Some(diagnosis))
 }
 
 fn lease_left(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<Option<i64>, Failed> {
