@@ -49,8 +49,8 @@ fn every(text: &str) -> Result<Duration, String> {
 }
 
 impl Again {
-    /// Prints once, or until the person has seen enough. An outage of the broker is told, and
-    /// waited for.
+    /// Prints once, or repeatedly until the operator stops it. An outage of the broker is reported,
+    /// and waited for.
     pub(super) async fn print(self, answer: impl AsyncFn() -> Result<(), Failure>) -> Result<(), Failure> {
         let Some(every) = self.watch else { return answer().await };
         let stop = asked_to_stop();

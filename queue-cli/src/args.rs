@@ -152,7 +152,7 @@ pub(super) fn read<W: clap::Args + Default>(command: clap::Command) -> Result<Re
     }
     let arguments = with_list(&command, arguments);
     named(command, &program()).try_get_matches_from(&arguments).and_then(|matches| asked(&matches)).map_err(|error| {
-        // A closed pipe is no reason to fail; help goes to stdout and is no mistake.
+        // A closed pipe is not an error. Help goes to stdout and is not an error either.
         if error.use_stderr() {
             let mut text = redacted_message(&error.render().to_string(), &arguments);
             let has = |words: &[&str]| arguments.iter().take(5).any(|argument| words.iter().any(|word| argument == word));

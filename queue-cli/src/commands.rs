@@ -201,7 +201,7 @@ pub(super) async fn carry_out(url: Option<String>, command: Command, has_tasks: 
         Command::Tasks { command: TasksCommand::List(format) } => tasks::tasks(&Registry::linked(), &format)?,
         Command::Tasks { command } => paused_tasks::tasks(&look().await?, command).await?,
         Command::Enqueue(args) => {
-            // What is wrong with the command is told before the broker is reached for.
+            // Errors of the command are reported before the broker is connected.
             let job = if has_tasks { enqueue::job(&Registry::linked(), &args)? } else { enqueue::job_by_name(&args)? };
             enqueue::enqueue(&Client::connect(&url_or_env()?).await?, job, &args).await?;
         }
@@ -215,7 +215,7 @@ pub(super) async fn carry_out(url: Option<String>, command: Command, has_tasks: 
             jobs::jobs(&look().await?, command).await?;
         }
         Command::Schedules { command: SchedulesCommand::Add(args) } => {
-            // What is wrong with the command is told before the broker is reached for. A program
+            // Errors of the command are reported before the broker is connected. A program
             // without tasks takes any.
             let registry = Registry::linked();
             let known = registry.tasks().next().is_some().then_some(&registry);

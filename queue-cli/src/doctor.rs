@@ -55,12 +55,13 @@ pub(super) struct Problem {
     repaired: bool,
     /// What a person can do.
     advice: Option<String>,
-    /// It is damage: the exit code tells it, unless it is repaired. Otherwise nothing is wrong yet.
+    /// It is damage, which the exit code reports unless it is repaired. Other problems are
+    /// warnings.
     is_fault: bool,
 }
 
 impl Problem {
-    /// What is wrong with the broker, and for a person to mend.
+    /// A problem of the broker, which an operator has to fix.
     pub(super) fn of_broker(problem: impl Into<String>, advice: impl Into<String>) -> Self {
         Problem { is_fault: true, ..Problem::advice(None, problem, advice) }
     }
@@ -99,7 +100,7 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
     for queue in &queues {
         faults(&inspector, queue, args.repair, &mut problems).await?;
         match advise(&inspector, queue, clustered, &mut problems, &mut outboxes).await {
-            // That fault was told.
+            // That fault was reported already.
             Err(Error::WrongType { .. }) => {}
             advised => advised?,
         }
@@ -191,7 +192,7 @@ async fn cleanup(client: &Client, address: &str, problems: &mut Vec<Problem>) ->
     Ok(())
 }
 
-/// Schedules whose next tick lies further ahead than a right clock could have set it.
+/// Schedules whose next tick is further in the future than a correct clock could have set it.
 async fn ahead(client: &Client, queue: &str, repair: bool, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
     let (mut offset, queue) = (Some(0), Arc::<str>::from(queue));
     while let Some(at) = offset {

@@ -119,8 +119,8 @@ pub(super) fn check_once<'a>(option: &str, names: impl Iterator<Item = &'a Strin
     Ok(())
 }
 
-/// A job that names its limits itself: its cost is compared with what is stored of them. Where
-/// nothing is, or the broker does not answer, the enqueue says what there is to say.
+/// Compares the cost of a job that names its limits itself with the stored limits. Without stored
+/// limits, or without an answer, the enqueue itself reports errors.
 async fn check_cost(client: &Client, job: &RawJob, args: &EnqueueArgs) -> Result<(), Failure> {
     let Some(cost) = args.cost.filter(|_| !args.limit.is_empty()) else { return Ok(()) };
     for limit in client.inspector().limits(job.its_queue()).await.unwrap_or_default() {

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::output::print_stderr;
 
-/// What a script can tell apart. The numbers are documented in docs/command-line.md and never
-/// change.
+/// The exit codes that scripts can distinguish. The numbers are documented in docs/command-line.md
+/// and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// It is done.
@@ -67,7 +67,7 @@ impl Failure {
         self.exit
     }
 
-    /// Its code and what is said of it.
+    /// Its code and its message.
     pub(super) fn into_parts(self) -> (Exit, Option<String>) {
         (self.exit, self.message)
     }

@@ -237,7 +237,7 @@ pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<()
     }
 }
 
-/// A group of which something is known, and the first groups of its queue.
+/// A known group, and the first groups of its queue.
 async fn known(client: &Client, queue: &str, group: &GroupName) -> Result<(StoredGroup, GroupPage), Failure> {
     let (found, page) = (client.inspector().group(queue, group).await?, client.inspector().groups(queue, None, MAX_ITEMS).await?);
     if is_unknown(client, queue, &found).await? {

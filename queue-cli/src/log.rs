@@ -125,7 +125,7 @@ impl Lines {
         Ok(ours)
     }
 
-    /// Waits until all lines so far are written, and not for longer.
+    /// Waits until all lines so far are written.
     fn flushed(&self, time: Duration) {
         let (written, flushed) = sync_channel(1);
         if self.next.try_send(Next::Flush(written)).is_ok() {
@@ -134,7 +134,7 @@ impl Lines {
     }
 }
 
-/// What cannot be written is lost: there is nobody to tell.
+/// A line that cannot be written is lost.
 fn write_lines(mut file: impl Write, lines: &Receiver<Next>, dropped: &AtomicU64, bytes: &AtomicUsize) {
     for next in lines {
         match next {

@@ -159,8 +159,8 @@ fn show(operation: &Operation, format: &Format) -> Result<(), Failure> {
     Ok(print(&table::facts(operation, &FACTS))?)
 }
 
-/// Looks, starts, or starts and follows it to its end, as a person has asked for. `None`: there is
-/// nothing more to say.
+/// Previews an operation, starts it, or starts it and follows it to its end, by the options.
+/// `None`: everything is printed already.
 pub(super) async fn begin(
     inspector: &Inspector,
     queue: &str,
@@ -209,7 +209,7 @@ pub(super) struct Preview {
     preview: OperationPreview,
 }
 
-/// What has become of it.
+/// Its current state.
 pub(super) enum Begun {
     Previewed(Preview),
     Started(Box<Operation>),

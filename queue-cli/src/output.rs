@@ -253,7 +253,7 @@ pub(super) fn cut(text: &str, max: usize) -> String {
     }
 }
 
-/// A time of the broker's as people say it: `in 9m 12s`, `3s ago`.
+/// A time of the broker, relative to now: `in 9m 12s`, `3s ago`.
 pub(super) fn relative(time: SystemTime, now: SystemTime) -> String {
     match (time.duration_since(now), now.duration_since(time)) {
         (Ok(left), _) if left >= Duration::from_secs(1) => format!("in {}", coarse(left)),

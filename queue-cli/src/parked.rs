@@ -34,7 +34,7 @@ pub(super) struct Parked {
     served: bool,
     /// Why the last of these releases could not.
     problem: Option<String>,
-    /// In how long the first of them becomes a dead letter, as people say it.
+    /// The time until the first of them becomes a dead letter, as text.
     #[serde(skip)]
     buried: Option<String>,
 }

@@ -43,7 +43,7 @@ fn until(text: &str) -> Result<Until, String> {
 }
 
 impl PauseArgs {
-    /// When it ends, as it is told behind `is paused`; empty if it does not end by itself.
+    /// The end of the pause, as text behind `is paused`; empty if it has no end.
     pub(super) fn end(&self) -> String {
         match self.until {
             Some(Until::After(time)) => format!(" for {}", exact(time)),

@@ -142,14 +142,14 @@ impl Unreadable {
     }
 }
 
-/// What can be told of some queues: the figures of each, and those that cannot be read.
+/// The figures of some queues, and those that cannot be read.
 pub(super) async fn figures(client: &Client, queues: Vec<String>) -> Result<(Vec<(String, QueueStats)>, Vec<Unreadable>), Failure> {
     let inspector = client.inspector();
     for_each_queue(queues, async |queue| inspector.stats(queue).await).await
 }
 
-/// What is asked of each queue, of many at the same time: those of a server that does not answer
-/// are waited for once.
+/// Calls `ask` for each queue, for many at the same time, so that queues of a silent server cost
+/// its timeout once.
 pub(super) async fn for_each_queue<T>(
     queues: Vec<String>,
     ask: impl AsyncFn(&str) -> Result<T, Error>,
@@ -166,8 +166,8 @@ pub(super) async fn for_each_queue<T>(
     Ok((answered, unreadable))
 }
 
-/// The queues that can be read, of one or all, and the others. One that was named is looked at by
-/// whoever asks.
+/// The queues that can be read, of one or all, and the others. A named queue is not checked here;
+/// the caller does that.
 pub(super) async fn readable(client: &Client, queue: Option<&str>) -> Result<(Vec<String>, Vec<Unreadable>), Failure> {
     let queues = chosen(client, queue).await?;
     if queues.len() < 2 {

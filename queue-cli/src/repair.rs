@@ -293,7 +293,7 @@ fn is_under_way(total: &Total) -> bool {
     total.operation.as_ref().is_some_and(Operation::is_running)
 }
 
-/// Why an operation did not come to its end here: an error, or what was told already.
+/// Why an operation has not ended: an error of the broker, or a failure of the command.
 enum Unended {
     Broker(Error),
     Command(Failure),

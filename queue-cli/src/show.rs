@@ -49,7 +49,7 @@ pub(super) async fn wait(client: &Client, jobs: &[String], timeout: Duration, fo
         addresses.push(inspector.find(job).await?);
     }
     let (mut records, mut others, mut dropped) = (Vec::new(), Vec::new(), None);
-    // One after the other: who comes to it later finds what has ended meanwhile.
+    // One after the other, so that later ones include what has ended meanwhile.
     for address in &addresses {
         let record = inspector.wait(address, end.saturating_duration_since(Instant::now())).await?;
         if !format.json {

@@ -43,7 +43,7 @@ struct Status {
     /// As relays have reported them last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     outboxes: Vec<OutboxRecord>,
-    /// What a person should know of topics, as `doctor` says it.
+    /// Problems of topics, in the words of `doctor`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     topic_warnings: Vec<Problem>,
 }
@@ -117,7 +117,7 @@ async fn once(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
     let mut topic_warnings = Vec::new();
     if args.queue.is_none() {
         match topics::advise(&client.inspector(), &mut topic_warnings).await {
-            // `doctor` tells of that.
+            // `doctor` reports that.
             Err(Error::WrongType { .. }) => {}
             advised => advised?,
         }

@@ -18,10 +18,10 @@ use super::exit::{Exit, Failure};
 /// How long a command may take that ends in order.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whether this process was told to stop.
+/// Whether this process was asked to stop.
 static STOPPED: LazyLock<CancellationToken> = LazyLock::new(CancellationToken::new);
 
-/// Whether the command ends in order when it is told to.
+/// Whether the command ends in order when it is asked to stop.
 static ENDS: AtomicBool = AtomicBool::new(false);
 
 /// Ends this process at a signal, until what it returns is dropped: at once, with the code of a
@@ -44,7 +44,7 @@ pub fn at_signals() -> Result<DropGuard, Failure> {
     listening.map_err(|error| Failure::new(Exit::Unforeseen, format!("cannot listen for signals: {error}")))
 }
 
-/// Waits until this process is told to stop. From then on, the command has to end soon.
+/// Waits until this process is asked to stop. From then on, the command has to end soon.
 pub(super) async fn asked_to_stop() {
     ENDS.store(true, Ordering::SeqCst);
     STOPPED.cancelled().await;

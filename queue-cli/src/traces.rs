@@ -43,8 +43,8 @@ impl Traces {
         Ok(Some((Traces(provider), layer.boxed())))
     }
 
-    /// Exports what is left, within the time that a program has for its end. What cannot be
-    /// exported is lost, which is told.
+    /// Exports the remaining spans, within the time that a program has for its end. Spans that
+    /// cannot be exported are lost, which is logged.
     pub(super) async fn end(self) {
         // It waits for the thread that exports.
         let ended = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(LAST_SPANS)).await;

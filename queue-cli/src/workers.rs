@@ -101,8 +101,8 @@ fn unknown() -> String {
     "unknown".to_owned()
 }
 
-/// How it works, and what it was asked and has not taken in. Most work: a table says nothing of
-/// them.
+/// The mode of the worker, and a request that it has not confirmed. Empty for a worker that works
+/// normally.
 fn mode(worker: &WorkerRecord) -> String {
     let mode = Some(worker.mode()).filter(|mode| *mode != WorkerMode::Works).map(|mode| mode.to_string()).unwrap_or_default();
     match worker.unconfirmed_request() {
@@ -134,8 +134,8 @@ async fn list(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
     let (records, unreadable) = queues::for_each_queue(queues, async |queue| inspector.workers_of(queue).await).await?;
     let mut workers = WorkerRecord::merged(records.into_iter().flat_map(|(_, workers)| workers));
     if args.queue.is_some() && workers.iter().any(|worker| worker.load.is_none()) {
-        // It may have said so in another of its queues. What cannot be read there is told where
-        // that queue is asked for.
+        // It may have reported in another of its queues. Errors of that queue are reported where
+        // that queue is listed.
         let elsewhere = inspector.workers().await.unwrap_or_default();
         for worker in workers.iter_mut().filter(|worker| worker.load.is_none()) {
             if let Some(other) = elsewhere.iter().find(|other| other.id == worker.id) {

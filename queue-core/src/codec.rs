@@ -204,8 +204,8 @@ pub(crate) fn unpack<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Strin
     rmp_serde::from_slice(bytes).map_err(|error| shortened(error.to_string()))
 }
 
-/// What serde says of bytes quotes them, however many they are; it is kept with the job and shown
-/// to people.
+/// Shortens an error of serde, which may quote long input: it is stored with the job and shown to
+/// operators.
 pub(crate) fn shortened(problem: String) -> String {
     const PROBLEM_MAX: usize = 1024;
     crate::text::cut(problem, PROBLEM_MAX)

@@ -26,7 +26,7 @@ pub struct UniqueDef {
     pub by: Option<&'static [&'static str]>,
     /// For how long a job holds its key.
     pub hold: Hold,
-    /// What becomes of a job whose key another one holds.
+    /// What happens to a job if another job holds its key.
     pub on_conflict: OnConflict,
     /// Whether [`OnConflict::Replace`] leaves the payload as it was first.
     pub keep_payload: bool,
@@ -100,11 +100,11 @@ pub(crate) fn of_payload(task: &str, by: Option<&[&str]>, payload: &[u8]) -> Res
     Ok((UniqueKey::of(task, &bytes), cut(text, KEY_MAX)))
 }
 
-/// The key of a job for a limit, and its text for people; `None` where it is not subject to it:
-/// what the limit is by is `None`.
+/// The limit key of a job, and its text for operators. `None` if the parameter of the limit is
+/// `None`: the limit does not apply to the job.
 ///
 /// # Errors
-/// [`Error::Invalid`] naming the parameter that cannot tell jobs apart.
+/// [`Error::Invalid`] naming the parameter that cannot be a key.
 pub(crate) fn limit_of_payload(
     task: &str,
     limit: &LimitDef,
@@ -196,9 +196,9 @@ fn entries_at(bytes: &[u8], mut at: usize, count: usize) -> Result<Vec<Named<'_>
     Ok(entries)
 }
 
-/// Writes the value at a place in the one form that equal values have: whole numbers by their value
-/// and not their width, maps sorted by their keys. Gives where it ends. On an error `path` says of
-/// which field it is.
+/// Writes the value at a position in its canonical form: whole numbers by their value and not their
+/// width, maps sorted by their keys. Returns the end of the value. On an error, `path` names the
+/// field.
 fn canonical(out: &mut Vec<u8>, bytes: &[u8], at: usize, path: &mut String) -> Result<usize, String> {
     let end = value_end(bytes, at)?;
     let value = &bytes[at..end];

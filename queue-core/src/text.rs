@@ -10,7 +10,7 @@ pub(crate) fn cut(mut text: String, max: usize) -> String {
     text
 }
 
-/// A text on one line, without what a terminal would obey.
+/// A text on one line, without characters that control a terminal.
 pub fn plain(text: &str) -> String {
     text.replace(is_control, " ")
 }

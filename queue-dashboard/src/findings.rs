@@ -22,7 +22,7 @@ const SOON_FULL: u64 = 90;
 /// From which difference of two clocks on that is a finding.
 const SKEWED: Duration = Duration::from_secs(10);
 
-/// How many findings are told of one kind; the others are counted.
+/// The number of findings of one kind that are listed; the others are counted.
 const OF_A_KIND: usize = 5;
 
 /// How bad it is.

@@ -79,7 +79,7 @@ impl Moment {
     }
 }
 
-/// How long ago something was, as a worker was last heard of.
+/// How long ago something was, such as the last heartbeat of a worker.
 pub(crate) fn ago(time: Duration) -> String {
     if time.as_secs() == 0 { "now".to_owned() } else { format!("{} ago", span(time)) }
 }
@@ -92,7 +92,7 @@ pub(crate) fn short_id(id: &str) -> String {
     }
 }
 
-/// A text on one line, cut to so many characters.
+/// A text on one line, cut to `characters`.
 pub(crate) fn short(text: &str, characters: usize) -> String {
     let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if let Some((cut, _)) = line.char_indices().nth(characters) {

@@ -48,8 +48,8 @@ pub(crate) enum Text {
 }
 
 impl Text {
-    /// Reads it: as a filter if it is one, and else as a text. The second half says why it is no
-    /// filter, if it looks like one.
+    /// Reads it as a filter if it is valid, else as a text. Also returns the error, if it looks
+    /// like a filter and is not valid.
     pub(crate) fn read(text: &str) -> (Self, Option<String>) {
         let plain = || Text::Plain(text.to_owned());
         if !text.contains(['=', '~']) {
@@ -92,7 +92,7 @@ pub(crate) struct Place {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) jobs: Vec<JobRecord>,
-    /// Where it goes on.
+    /// The start of the next page.
     pub(crate) next: Option<Place>,
     /// How many jobs were read.
     pub(crate) read: usize,
@@ -118,7 +118,7 @@ impl Wanted {
             || [job.last_error(), job.note.as_deref(), job.undecodable.as_deref()].into_iter().flatten().any(|words| has(&secrets.text(words), text))
             || job.reason.is_some_and(|reason| has(reason.name(), text))
             || secrets.headers(&job.headers).iter().any(|(name, value)| has(name, text) || has(value, text))
-            // As it is shown: nobody finds a secret by trying what it contains.
+            // Compares the shown text, so that a search cannot reveal a secret step by step.
             || job.payload_json().ok().and_then(|json| secrets.json(&json).ok()).is_some_and(|json| has(&json, text))
     }
 }

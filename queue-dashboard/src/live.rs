@@ -46,7 +46,7 @@ const LARGE: usize = 24 * 1024;
 /// again.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// The browser hears at least this often that the page is up to date.
+/// The interval at which the browser is notified that the page is up to date.
 const SIGN: Duration = Duration::from_secs(2);
 
 /// A stream ends after this long, and the browser opens another: the graceful stop of a server

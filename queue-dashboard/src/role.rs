@@ -56,7 +56,7 @@ impl Person {
 }
 
 impl From<Role> for Person {
-    /// Somebody whose name is not known: the audit log says `-`.
+    /// A person without a name: the audit log has `-`.
     fn from(role: Role) -> Self {
         Person::new("-", role)
     }

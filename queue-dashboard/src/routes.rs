@@ -76,7 +76,7 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
         reads("/history", view, history::page),
         reads("/metrics", view, metrics::page),
         reads("/live/{page}", view, live::stream),
-        // They hold nothing of anybody's, and the page that asks for the token needs them.
+        // They contain no data, and the sign-in page needs them.
         reads("/assets/{name}", None, assets::asset),
     ];
     if !read_only {
@@ -163,8 +163,8 @@ async fn check(least: Option<Role>, Extension(viewer): Extension<Viewer>, reques
     .into_response()
 }
 
-/// A change that was begun is ended and logged, also if its person closes the page: the future of a
-/// request is dropped then.
+/// Completes and logs a change even if the client closes the page, which drops the future of the
+/// request.
 async fn answered(request: Request, next: Next) -> Response {
     if request.method() != Method::POST {
         return next.run(request).await;

@@ -73,7 +73,7 @@ async fn answer(stream: TcpStream, app: Router, until: impl Future<Output = ()>)
     builder.timer(TokioTimer::new()).header_read_timeout(ASKS);
     let client = TokioIo::new(Client { stream, stalled: None });
     let mut connection = pin!(builder.serve_connection(client, TowerToHyperService::new(app)));
-    // Whatever it was, there is nobody to tell.
+    // The client has gone, so an error cannot be reported.
     tokio::select! {
         _ = connection.as_mut() => return,
         () = until => connection.as_mut().graceful_shutdown(),

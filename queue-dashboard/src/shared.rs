@@ -30,7 +30,8 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 /// Most pages with lists that are made at once; others wait.
 const LISTS: usize = 4;
 
-/// A page that has waited so long for its turn to walk through a list says that it is busy.
+/// The longest time for which a page waits for a permit to read a list; then it answers that it is
+/// busy.
 const TURN: Duration = Duration::from_secs(8);
 
 /// Most pages that are kept up to date at once; others stand still.
@@ -60,7 +61,7 @@ pub(crate) struct Shared {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) hosts: Hosts,
-    /// Where it is mounted, if the request does not tell.
+    /// The path where it is mounted, if the request does not contain it.
     pub(crate) base: Option<String>,
     pub(crate) read_only: bool,
     pub(crate) secrets: Secrets,
@@ -148,7 +149,7 @@ impl Shared {
         }
     }
 
-    /// After a change: whoever made it must see it.
+    /// After a change, so that the next page shows it.
     pub(crate) async fn expire_snapshot(&self) {
         self.latest.lock().await.outdated = true;
     }

@@ -193,7 +193,7 @@ impl Details {
         for queue in queues {
             calls.push(inspector.workers_of(&queue.name).boxed());
         }
-        // A queue that cannot be read is told of by its statistics, or by the doctor.
+        // A queue that cannot be read is reported with its statistics, or by `doctor`.
         let workers = WorkerRecord::merged(together(calls).await.into_iter().flatten().flatten());
         let (mut groups, mut suspects) = (Vec::new(), Vec::new());
         let crashed = |jobs: Vec<JobRecord>| jobs.into_iter().filter(|job| job.crashes > 0);
@@ -241,7 +241,7 @@ impl Details {
     }
 }
 
-/// Queues that live workers of several releases serve, at most [`LOOKED_INTO`].
+/// Queues that live workers of several releases serve, at most [`EXAMINED`].
 fn of_several_releases(workers: &[WorkerRecord]) -> Vec<String> {
     let mut releases: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for worker in workers.iter().filter(|worker| !worker.lease_left.is_zero()) {

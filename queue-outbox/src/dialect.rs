@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 /// The version of the tables that this library writes, and the newest that it knows.
 pub const VERSION: i32 = 1;
 
-/// Relays hear of rows that other processes have stored. The payload is the identity of the
-/// database.
+/// The channel on which relays are notified of rows of other processes. The payload is the identity
+/// of the database.
 #[cfg(feature = "postgres")]
 pub(crate) const LISTEN: &str = "LISTEN queue_outbox";
 

@@ -284,7 +284,7 @@ impl Run<'_> {
         marked
     }
 
-    /// What people see in `status`. Without an answer, the next report says it.
+    /// Reports the outbox for `status`. Without an answer, the next report has the figures.
     async fn report(&mut self, queues: Vec<OutboxQueue>) {
         let first = queues.iter().find(|queue| !queue.queue.starts_with('@')).map(|queue| queue.queue.as_str().into());
         let (Some(home), Some((database, ..))) = (self.relay.home.clone().or(first), &self.bell) else { return };

@@ -75,7 +75,7 @@ pub(crate) struct Request {
     pub(crate) suspect: i64,
 }
 
-/// What becomes of a row when its request was answered.
+/// The outcome of a row after its request was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// The broker has it.

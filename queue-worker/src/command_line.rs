@@ -204,7 +204,7 @@ async fn opened(url: &str) -> queue_core::Result<Client> {
     }
 }
 
-/// The command line goes before what the program says.
+/// The command line overrides the settings of the program.
 fn configured(mut worker: Worker, args: WorkArgs) -> Worker {
     if !args.queue.is_empty() {
         worker = worker.only_queues(args.queue.into_iter().map(|(queue, weight)| QueueConfig::new(queue).weight(weight)).collect());

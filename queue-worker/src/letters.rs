@@ -1,5 +1,4 @@
-//! Dead letters: each is one line, whichever way its job died. No duty: the pump, the reclaimer and
-//! the janitor tell of them.
+//! The log of dead letters, one line each. The pump, the reclaimer and the janitor call it.
 
 use std::fmt;
 

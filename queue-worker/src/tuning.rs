@@ -153,8 +153,8 @@ pub(crate) const RECLAIM_STEPS: usize = 200;
 /// Between two rounds of the janitor: expired records stay up to this much longer.
 pub(crate) const ROUND: Duration = Duration::from_secs(60);
 
-/// Between two looks for operations whose runner is gone: one read of each queue. An operation
-/// whose starter has left waits up to this much longer.
+/// The interval between two searches for operations without a runner, one read of each queue. An
+/// abandoned operation waits up to this much longer.
 pub(crate) const OPERATIONS: Duration = Duration::from_secs(40);
 
 /// For how long one queue is swept in one round. While something is left, the next round follows at

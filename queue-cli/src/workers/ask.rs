@@ -104,8 +104,8 @@ pub(super) async fn ask(client: &Client, args: &AskArgs, mode: WorkerMode) -> Re
     ended
 }
 
-/// Those that are meant. Of all of some kind nothing is asked before a person has seen which they
-/// are.
+/// The workers that the options select. If they are not named one by one, the operator confirms the
+/// list first.
 async fn chosen(client: &Client, args: &AskArgs, mode: WorkerMode) -> Result<Vec<WorkerRecord>, Failure> {
     let workers = client.inspector().workers().await?;
     if !args.workers.is_empty() {

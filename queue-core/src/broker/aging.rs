@@ -105,10 +105,10 @@ impl AgingRecord {
     }
 }
 
-/// Whether jobs may rise so often.
+/// Checks the interval of aging.
 ///
 /// # Errors
-/// [`Error::Invalid`], naming the way out.
+/// [`Error::Invalid`], which names the allowed range.
 pub fn check_aging(every: Duration) -> Result<()> {
     let invalid = |problem: &str| Err(Error::invalid("aging", humantime::format_duration(every).to_string(), problem));
     if every < Duration::from_millis(1) {
@@ -124,7 +124,7 @@ fn in_ms(every: Duration) -> u64 {
     u64::try_from(every.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Changes how jobs of a queue rise that wait, if what is stored is what was read.
+/// Changes the aging of a queue, if the stored value is the one that was read.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SetAging {
@@ -151,7 +151,7 @@ impl SetAging {
     }
 }
 
-/// What became of a [`SetAging`].
+/// The outcome of a [`SetAging`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AgingSet {

@@ -119,7 +119,7 @@ impl AskWorker {
     }
 }
 
-/// What became of a request to a worker.
+/// The outcome of a request to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorkerAsked {

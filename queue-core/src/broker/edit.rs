@@ -61,7 +61,7 @@ impl SeenJob {
 }
 
 impl EditJob {
-    /// An edit that changes nothing of a job without limits yet.
+    /// An edit without changes, of a job without limits.
     pub fn new(queue: impl Into<String>, id: JobId, seen: SeenJob) -> Self {
         EditJob {
             queue: queue.into(),

@@ -99,7 +99,7 @@ impl SetGroup {
         SetGroup { queue: queue.into(), of, expected, rule, record: None }
     }
 
-    /// A change of what code declares of all groups: what was read, and what is to be stored.
+    /// A change of the declared rule of all groups: the rule that was read, and the rule to store.
     pub fn declared(queue: impl Into<Arc<str>>, read: &str, stored: &str) -> Self {
         let mut request = SetGroup::new(queue, RuleOf::Declared, GroupRule::of_stored(read), GroupRule::of_stored(stored));
         request.record = Some((read.into(), stored.into()));
@@ -155,7 +155,7 @@ impl SetGroup {
     }
 }
 
-/// What became of a [`SetGroup`].
+/// The outcome of a [`SetGroup`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupSet {
     /// It was set.
@@ -222,7 +222,7 @@ pub struct StoredGroup {
 }
 
 impl StoredGroup {
-    /// A group of which nothing is known.
+    /// A group without stored data.
     pub fn new(name: GroupName) -> Self {
         StoredGroup { name, ready: 0, active: 0, rule: GroupRule::default(), pause: None, blocked_by: None, oldest: None }
     }

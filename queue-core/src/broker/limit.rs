@@ -26,7 +26,7 @@ pub const CLAIM_STEPS: usize = 4000;
 /// same group, priority and keys.
 pub const CHAINS_COUNTED: usize = 1000;
 
-/// For so long at most [`RateLimited`](super::Ending::RateLimited) closes a limit.
+/// The longest time for which [`RateLimited`](super::Ending::RateLimited) closes a limit.
 pub const LONGEST_CLOSED: Duration = Duration::from_secs(24 * 3600);
 
 /// A limit as stored: the effective value, then NUL, then its settings and declarations. Brokers
@@ -172,7 +172,7 @@ impl SetLimit {
     }
 }
 
-/// What became of a [`SetLimit`].
+/// The outcome of a [`SetLimit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LimitSet {
@@ -252,7 +252,7 @@ pub struct StoredLimitKey {
 }
 
 impl StoredLimitKey {
-    /// A key of which nothing is known.
+    /// A key without stored data.
     pub fn new(key: LimitKey, rule: LimitRule) -> Self {
         StoredLimitKey { key, rule, held: 0, holders: Vec::new(), waiting: 0, next: None, until_ms: None }
     }

@@ -34,7 +34,7 @@ pub const RESUMED_AT_ONCE: usize = 100;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum PauseOf {
-    /// The queue: nothing of it is claimed.
+    /// The queue: none of its jobs is claimed.
     Queue,
     /// A group: none of its jobs is claimed.
     Group(GroupName),
@@ -172,7 +172,7 @@ impl SetPause {
         SetPause { queue: queue.into(), of, pause: Some(pausing) }
     }
 
-    /// Lets it go on.
+    /// Ends the pause.
     pub fn resume(queue: impl Into<Arc<str>>, of: PauseOf) -> Self {
         SetPause { queue: queue.into(), of, pause: None }
     }
@@ -255,8 +255,7 @@ impl Pause {
         parsed.unwrap_or_else(|| Pause { reason: Some(stored.to_owned()).filter(|reason| !reason.is_empty()), ..Pause::default() })
     }
 
-    /// For brokers: since when it is paused, as it is stored; `None` also if that pause has ended
-    /// by now.
+    /// For brokers: the stored start of the pause; `None` also if the pause has ended by now.
     pub fn since_of_stored(stored: &str, now_ms: i64) -> Option<i64> {
         let (since, until, _) = Pause::end_of_stored(stored)?;
         until.is_none_or(|until| until > now_ms).then_some(since)

@@ -128,7 +128,7 @@ pub enum Rewound {
         from: String,
         /// The cursor that there was.
         upto: String,
-        /// Whether the target lies before the oldest entry, and some are gone.
+        /// Whether the target is before the oldest entry, and entries have been removed.
         is_short: bool,
         /// The token of the rewind that is under way, or of the last one; empty if there was none.
         token: String,

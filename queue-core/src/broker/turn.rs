@@ -100,8 +100,8 @@ impl Finish {
         Finish { id: delivery.id.clone(), claim: delivery.claim, size: delivery.envelope.len(), ending, used: None }
     }
 
-    /// For brokers: what the run has used, if it has begun and has said so. A job that has not
-    /// started gives all back.
+    /// For brokers: the reported actual cost of the run, if it has started. A job that has not
+    /// started returns its whole charge.
     pub fn used(&self) -> Option<&Used> {
         self.used.as_deref().filter(|_| self.ending.has_started())
     }
@@ -134,11 +134,12 @@ pub enum Ending {
         /// From now.
         delay: Duration,
     },
-    /// A service that the job calls has had enough for now. The limit of this name, or without a
-    /// name one of the job's (the first with a rate), lets nothing start for so long, at most
-    /// [`LONGEST_CLOSED`](super::LONGEST_CLOSED). If the job has no limit, and none is named, its
-    /// group is [paused](super::SetPause) for so long. → the head of `ready`. A job without limits
-    /// and group, or without a limit of this name, waits alone: → `scheduled`. Counts a snooze.
+    /// A service that the job calls has rejected it because of its rate. For the given time, at
+    /// most [`LONGEST_CLOSED`](super::LONGEST_CLOSED), the limit of this name starts no jobs;
+    /// without a name it is the first limit of the job with a rate. If the job has no limit, and
+    /// none is named, its group is [paused](super::SetPause) for this time. → the head of `ready`.
+    /// A job without limits and group, or without a limit of this name, waits alone: → `scheduled`.
+    /// Counts a snooze.
     RateLimited {
         /// From now.
         after: Duration,
@@ -298,8 +299,8 @@ pub struct TurnAnswer {
     pub deliveries: Vec<Delivery>,
     /// The broker's clock, in milliseconds since 1970.
     pub now_ms: i64,
-    /// The same in microseconds, as its [hints](super::Hint::as_of) tell it; `None` where they do
-    /// not.
+    /// The same in microseconds, as in its [hints](super::Hint::as_of); `None` if they have no
+    /// time.
     pub as_of: Option<i64>,
     /// Whether `ready` still has jobs that are no suspects (false while the queue is paused).
     pub more: bool,

@@ -224,7 +224,7 @@ contract! {
         /// `FeatureUnknown` while a worker of an older release serves the queue.
         worker change fn store_progress(reported: &ProgressReport) -> Result<Vec<bool>>;
 
-        /// Marks a queue as one that a watcher follows, for `stands`, and for [`FOLLOWED`] at most:
+        /// Marks a queue as one that a watcher follows, for `valid_for`, at most for [`FOLLOWED`]:
         /// until then the broker keeps the last [`TRANSITIONS_KEPT`]
         /// [transitions](Inspect::transitions) of its jobs. Marks are not counted; the one that is
         /// valid the longest applies. Without a mark no transition is noted.
@@ -358,9 +358,9 @@ contract! {
         /// queue; `BrokerFull`.
         operator|worker change fn set_limit(request: &SetLimit) -> Result<LimitSet>;
 
-        /// Changes how often jobs of a queue rise that wait, if what is stored is what was read.
-        /// Jobs that come to wait from then on rise by it. When nothing holds any more, none of
-        /// those that wait rises further; they keep the priority to which they have risen.
+        /// Changes the aging interval of a queue, if the stored value is the one that was read. It
+        /// applies to jobs that become ready from then on. Without an interval, waiting jobs are
+        /// promoted no further, and keep their current priority.
         ///
         /// # Errors
         /// `FeatureUnknown` while a lane of an older library is registered; `BrokerFull`.
@@ -369,7 +369,7 @@ contract! {
         /// The names of all topics that have events or subscriptions, sorted.
         viewer read fn topics() -> Result<Vec<String>>;
 
-        /// A topic with its subscriptions; `None` if there is nothing of it.
+        /// A topic with its subscriptions; `None` if it does not exist.
         viewer|worker read fn topic(topic: &str) -> Result<Option<StoredTopic>>;
 
         /// Entries of the log of a topic behind this position, or from the oldest on, at most
@@ -430,10 +430,10 @@ contract! {
         /// bounded steps between which others work.
         worker|operator change fn audit(queue: &str, how: Audit) -> Result<Vec<Damage>>;
 
-        /// Removes a queue that nothing uses: its name, what programs have declared, and what is
-        /// stored of its past. Returns what uses it; nothing if it is removed. A lane whose lease
-        /// is over is no use. A program that registers at the same moment may find its registration
-        /// forgotten, and registers again.
+        /// Removes an unused queue: its name, its declarations and its history. Returns the uses
+        /// that prevent this; none if the queue is removed. A lane with an expired lease is not a
+        /// use. A program that registers at the same moment may find its registration forgotten,
+        /// and registers again.
         operator change fn remove_queue(queue: &str) -> Result<Vec<String>>;
 
         /// Checks the list of all queues, and repairs it if `repair` is true.

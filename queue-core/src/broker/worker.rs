@@ -126,19 +126,19 @@ pub struct WorkerRecord {
     pub since: Option<SystemTime>,
     /// How many lanes it has in these queues.
     pub lanes: u64,
-    /// How long ago it was last heard of, by the broker's clock: the age of its newest lease or of
-    /// its load. A worker that stops ends its leases, and says so.
+    /// The time since its last heartbeat, by the broker's clock: the age of its newest lease or of
+    /// its load. A worker that stops ends its leases, and reports that.
     #[serde(rename = "lease_age_ms", serialize_with = "json::ms")]
     pub lease_age: Duration,
     /// How long its newest lease stands from now on, by the broker's clock. Zero: it is over, and
     /// the worker has stopped or is out of reach.
     #[serde(rename = "lease_left_ms", serialize_with = "json::ms")]
     pub lease_left: Duration,
-    /// What it uses, as it has said last. It says so in one of its queues. `None`: nothing was
-    /// heard of it, or not in the queues that were read.
+    /// Its last reported resource usage. It reports in one of its queues. `None`: there is no
+    /// report in the queues that were read.
     pub load: Option<WorkerLoad>,
-    /// The queue in which it has said so: where it hears what it is
-    /// [asked](crate::inspect::Inspector::ask_worker).
+    /// The queue in which it reports its load, and in which it receives
+    /// [requests](crate::inspect::Inspector::ask_worker).
     #[serde(skip)]
     pub reports_to: Option<String>,
     /// The last request to it. Its [load](WorkerLoad::received) shows whether it has received it.
@@ -214,7 +214,7 @@ impl WorkerRecord {
         }
     }
 
-    /// How it works, as it has said itself. A worker that has said nothing works.
+    /// Its reported mode. A worker without a report counts as working.
     pub fn mode(&self) -> WorkerMode {
         self.load.map(|load| load.mode).unwrap_or_default()
     }

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{broker::NewJob, error::Result};
 
-/// A broker ends a call at its deadline by itself and says what it knows. This much later it is not
-/// waited for any longer.
+/// A broker ends a call at its deadline itself, with a precise error. The caller stops waiting this
+/// much later.
 pub(super) const LATE: Duration = Duration::from_millis(20);
 
 /// Callers whose deadlines are this close together are answered together.

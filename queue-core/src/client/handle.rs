@@ -28,7 +28,7 @@ pub struct Handle<T> {
     task: PhantomData<fn() -> T>,
 }
 
-/// What became of a job that was enqueued. From [`Handle::stored`].
+/// The outcome of an enqueue. From [`Handle::stored`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Stored {
@@ -197,8 +197,8 @@ where
         };
         self.check_task(&record)?;
         Ok(match record.state {
-            // The worker had not heard yet that a caller waits: otherwise it stores every result
-            // that has content, a `None` too.
+            // The worker had not been notified yet that a caller waits: otherwise it stores every
+            // result that has content, even `None`.
             JobState::Done if self.kept == Kept::No && record.result.is_none() && has_content::<TaskOutput<T>>() => {
                 return Err(Error::NotKept(self.address.clone()));
             }
@@ -238,8 +238,7 @@ where
         self.result_of(until_ended(client.broker(), &self.address, client.deadline(), timeout).await?)
     }
 
-    /// An address says nothing of the task: the handle may have been made with the type of another
-    /// one.
+    /// An address does not contain the task, so the handle may have the type of another task.
     fn check_task(&self, record: &StoredJob) -> Result<()> {
         let own = T::definition();
         match Envelope::decode(&record.envelope) {

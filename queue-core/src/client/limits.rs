@@ -11,11 +11,11 @@ use crate::{
     limit::{COST_MAX, JobLimits, LIMITS_OF_A_JOB, LimitDef, LimitKey},
 };
 
-/// The limits of a job, and by which key it is subject to each, as people read them.
+/// The limits of a job, and its key for each, as text for operators.
 ///
 /// # Errors
-/// [`Error::Invalid`] naming the parameter that cannot tell jobs apart; for a cost that could never
-/// start, and for too many limits.
+/// [`Error::Invalid`] naming the parameter that cannot be a key; for a cost that could never start,
+/// and for too many limits.
 pub(super) fn of(
     task: &str,
     declared: &[LimitDef],

@@ -34,7 +34,7 @@ impl Lost {
 
     /// It was answered after all, when some of its callers did not wait any more.
     pub(super) fn is_resolved(&self, answers: &[Answer]) {
-        // Who asks again at this very moment hears the same of the broker.
+        // A repeated request at this moment would get the same answer from the broker.
         if let Ok(mut resolved) = self.resolved.try_lock() {
             *resolved = Some(answers.to_vec());
         }

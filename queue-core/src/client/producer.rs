@@ -49,7 +49,7 @@ const ATTEMPTS: u32 = 3;
 /// Not sooner than this: a broker that is slow for a moment is not asked twice.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
 
-/// An error that was met so long ago explains nothing any more.
+/// The age from which an earlier error is no longer reported as the cause.
 const STALE: Duration = Duration::from_secs(20);
 
 /// The outcome of a job's enqueue, and how safe it is, if the caller asked for that.
@@ -62,7 +62,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// The job that will run, what became of this one, and what was confirmed.
+    /// The job that will run, the outcome for this one, and the confirmed durability.
     pub(super) fn of(self, mut address: JobAddress) -> Result<(JobAddress, Stored, Option<Confirmed>)> {
         let stored = match self.enqueued {
             Enqueued::Stored => Stored::New,
@@ -135,8 +135,8 @@ impl Producer {
     }
 
     /// A request for a batch, with the next number. Without a name it has no number, which is 0:
-    /// [`conclude`](Self::conclude) registers. So it does after the machine has slept, to hear the
-    /// time of the broker: jobs would say that they were enqueued before the machine fell asleep.
+    /// [`conclude`](Self::conclude) registers. It also registers after the machine has slept, to
+    /// get the time of the broker: otherwise jobs would have an enqueue time from before the sleep.
     pub(super) fn request(&mut self, jobs: Vec<NewJob>) -> Enqueue {
         if self.clock.is_some_and(BrokerClock::is_doubtful) {
             (self.name, self.clock) = (None, None);
@@ -215,7 +215,7 @@ impl Producer {
     /// Sends a request once, for the waiting callers. Callers whose deadline passes meanwhile are
     /// answered. It is given up when it is time to send it again.
     async fn try_once(&self, request: &mut Enqueue, fate: &mut Fate, callers: &mut Callers) -> Result<Vec<Answer>> {
-        // As long as nothing was sent, an end of the call in time can tell that.
+        // Nothing was sent yet, so if the call ends in time, its callers can get that error.
         let until = if fate.sent { callers.last() } else { callers.next() };
         let end = self.route.end_of_attempt(until);
         request.until = Some(end.into_std());
@@ -349,7 +349,7 @@ impl Route {
         self.warned.swap(true, Ordering::Relaxed)
     }
 
-    /// Notes what a request met with, for those who wait behind it.
+    /// Stores the error of a request, for the callers that wait behind it.
     fn met(&self, error: &Error) {
         *self.met.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), error.duplicate()));
     }
@@ -372,8 +372,8 @@ impl Route {
     }
 }
 
-/// A full broker is not waited for: its users have to hear of it. Nor is an error that a test has
-/// asked for.
+/// A full broker is not waited for, because callers must get this error. Nor is an error that a
+/// test has injected.
 pub(super) fn may_pass(error: &Error) -> bool {
     matches!(error, Error::Ambiguous { .. } | Error::Unavailable { .. }) && !error.is_injected()
 }

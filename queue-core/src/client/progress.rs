@@ -57,7 +57,7 @@ impl ProgressWatch {
         loop {
             return match self.0.next().await {
                 Ok(Some(JobLog { progress: Some(progress), .. })) => Ok(Some(progress)),
-                // Another program has written there what is no progress.
+                // Another program has written something that is not progress.
                 Ok(Some(_)) => continue,
                 Ok(None) | Err(Error::NoSuchJob(_)) => Ok(None),
                 Err(error) => Err(error),

@@ -287,7 +287,8 @@ impl Flight {
         let mut producer = sender.producer();
         let request = producer.request(jobs);
         let outcome = producer.conclude(request, Fate::default(), &mut callers).await;
-        // The producer is idle before anybody hears: a caller that comes back alone takes it.
+        // The producer is made idle before callers are answered, so that a caller that enqueues
+        // again takes it.
         sender.lock().idle.push(producer);
         self.finish(&sender);
         callers.answer(outcome);
@@ -300,8 +301,8 @@ impl Flight {
 }
 
 impl Drop for Flight {
-    /// A flight that panicked, or whose thread has ended: callers who wait for the next one hear
-    /// that there is none.
+    /// Reports to callers that wait for the next flight that this one panicked, or that its thread
+    /// has ended.
     fn drop(&mut self) {
         if let Some(sender) = self.0.take() {
             let mut state = sender.lock();

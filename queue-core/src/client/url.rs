@@ -9,7 +9,7 @@ use crate::{
 const SCHEMES: [&str; 8] =
     ["sqlite", "redis", "rediss", "redis+unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"];
 
-/// What becomes of a database file that is not there.
+/// What happens if the database file does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
     Made,

@@ -25,7 +25,8 @@ mod round;
 /// How long after an answer a queue in which nothing happens is asked again.
 const IDLE: Duration = Duration::from_millis(250);
 
-/// With many queues each is asked less often: all of them together so often.
+/// The minimum interval between two requests to all queues together: with many queues, each is
+/// asked less often.
 const PER_QUEUE: Duration = Duration::from_millis(2);
 
 /// How often it looks for new queues, and for those that could not be watched.

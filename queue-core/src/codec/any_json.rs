@@ -129,7 +129,7 @@ fn exact(raw: &RawValue, depth: usize) -> Result<Value, Problem> {
     })
 }
 
-/// JSON of people that is to be stored: what they see as binary is binary again.
+/// JSON that an operator has written, in the form to store: marked base64 becomes binary again.
 pub(crate) struct FromJson<'v>(pub(crate) &'v Value);
 
 impl Serialize for FromJson<'_> {

@@ -403,8 +403,8 @@ impl<'de> VariantAccess<'de> for Variant<'_, 'de> {
     }
 }
 
-/// The key of a map. A key that is no text, which another program has written, is read as what it
-/// is.
+/// The key of a map. A key that is not text, which another program has written, is read by its
+/// type.
 struct Key<'r, 'de>(&'r mut Reader<'de>);
 
 impl<'de> Key<'_, 'de> {

@@ -23,7 +23,7 @@ use crate::{
 pub(super) struct Reports {
     /// Whether there is a report; most handlers report nothing.
     any: AtomicBool,
-    /// Whether something was taken of which it is not known yet whether it is stored.
+    /// Whether reports were taken that may not be stored yet.
     in_flight: AtomicBool,
     /// Made with the first word.
     pending: Mutex<Option<Box<Pending>>>,

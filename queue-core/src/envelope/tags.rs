@@ -80,7 +80,7 @@ fn behind(mut bytes: &[u8]) -> Option<&[u8]> {
     let mut values = 1usize;
     while values > 0 {
         let (head, rest) = bytes.split_first()?;
-        // How many bytes tell a length, what has this length, and how many bytes there are besides.
+        // The size of a length field, what the length counts, and the size of the rest.
         let (width, nests, more) = match head {
             0x80..=0x8f => (0, 2 * usize::from(head & 0x0f), 0),
             0x90..=0x9f => (0, usize::from(head & 0x0f), 0),

@@ -4,11 +4,11 @@ use super::{GroupOrder, GroupRule, RuleOf, WEIGHT_MAX};
 use crate::error::{Error, Result};
 
 impl GroupRule {
-    /// Whether what it says can be beside what is said of more groups: a cap of several contradicts
-    /// their order.
+    /// Checks this rule against the rule of all groups: a cap of more than one contradicts a strict
+    /// order.
     ///
     /// # Errors
-    /// [`Error::Invalid`] names the cap, and the way out.
+    /// [`Error::Invalid`] names the cap and the fix.
     pub fn check_below(&self, of: &RuleOf, of_all: &GroupRule) -> Result<()> {
         match (self.order, self.cap, of_all.order) {
             (None, Some(cap), Some(order @ (GroupOrder::Ordered | GroupOrder::SkipFailed))) if cap > 1 => {

@@ -71,7 +71,7 @@ async fn change(
 ) -> Result<(Option<Duration>, Option<Duration>)> {
     let mut stored = Vec::new();
     for _ in 0..TRIES {
-        // What cannot be read is written anew.
+        // A value that cannot be read is replaced.
         let mut record = AgingRecord::decode(&stored).unwrap_or_default();
         let before = record.every();
         change(&mut record)?;

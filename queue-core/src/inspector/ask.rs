@@ -16,8 +16,8 @@ impl Inspector {
     ///
     /// The broker stores the request beside the record of the worker, and the answer to the next
     /// heartbeat of the worker brings it: within 5 s, or a sixth of its lease if that is shorter.
-    /// The worker has received it when its [`heard`](crate::inspect::WorkerLoad::heard) is at least
-    /// this number; it reports so at once. The latest request counts. A request ends with the
+    /// The worker has received it when its [`received`](crate::inspect::WorkerLoad::received) is at
+    /// least this number; it reports so at once. The latest request counts. A request ends with the
     /// worker: the next start of its program has another id. If a failover of the broker loses a
     /// request that was not taken in, it has to be made again.
     ///

@@ -136,7 +136,7 @@ impl Inspector {
         ClearGroup::new(self.clone(), queue, group.clone(), which)
     }
 
-    /// A rule, and what is said of more groups than it is about.
+    /// A rule, and the rule of all groups.
     async fn group_rule(&self, queue: &str, of: &RuleOf) -> Result<(GroupRule, GroupRule)> {
         let which = match of {
             RuleOf::Group(group) => GroupList::One(group.clone()),
@@ -152,7 +152,7 @@ impl Inspector {
         })
     }
 
-    /// The page of the first group, for what it says of all groups.
+    /// The page of the first group, for its rule of all groups.
     pub(super) async fn first_group(&self, queue: &str) -> Result<GroupPage> {
         self.group_page(queue, GroupList::All { after: None, limit: 1 }).await
     }

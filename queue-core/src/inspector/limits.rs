@@ -26,7 +26,7 @@ pub struct LimitInfo {
     /// Its name.
     #[serde(rename = "limit")]
     pub name: String,
-    /// What holds: what was set, and for the rest what is declared.
+    /// The effective rule: the set values, and the declared values for the rest.
     #[serde(flatten)]
     pub rule: LimitRule,
     /// What code declares.

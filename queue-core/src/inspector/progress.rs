@@ -18,10 +18,10 @@ use crate::{
 /// often: an announcement may be lost.
 const FIRST_NET: Duration = Duration::from_millis(20);
 
-/// It looks at least so often.
+/// The longest pause between two reads.
 const LAST_NET: Duration = Duration::from_secs(5);
 
-/// Its mark is set again after so long.
+/// The interval at which its mark is renewed.
 const MARKED: Duration = Duration::from_secs(10);
 const _: () = assert!(MARKED.as_millis() + LAST_NET.as_millis() < WATCHED.as_millis());
 

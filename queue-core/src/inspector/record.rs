@@ -398,8 +398,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// The receipt says who and since when: claim numbers are the broker's time, unless that has
-    /// stood still or went back.
+    /// The receipt has the lane and the time: claim numbers are the broker's time, unless its clock
+    /// has stopped or was put back.
     fn of_receipt(receipt: &str) -> Option<Running> {
         let (lane, claim) = receipt.rsplit_once(':')?;
         let worker = lane.split_once('.').map_or(lane, |(process, _)| process).parse().ok()?;

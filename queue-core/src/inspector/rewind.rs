@@ -240,8 +240,8 @@ impl Inspector {
     }
 }
 
-/// Nothing lies before the oldest event of the log but what has left it: jobs of such events still
-/// wait, and would not come back.
+/// Events before the oldest one have left the log: jobs of such events may still wait, and would
+/// not be created again.
 fn cancels_nothing(target: &RewindTarget, is_short: bool) -> bool {
     is_short || *target == RewindTarget::At(Begin::Start)
 }

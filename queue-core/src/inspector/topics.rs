@@ -219,7 +219,7 @@ impl Inspector {
         Ok(topics)
     }
 
-    /// A topic with its subscriptions; `None` if there is nothing of it.
+    /// A topic with its subscriptions; `None` if it does not exist.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar, here and below.

@@ -13,8 +13,7 @@ use crate::{
 /// How long the last read may take when the time is up.
 const LAST_READ: Duration = Duration::from_millis(40);
 
-/// Who waits looks again after so long although nothing was announced, and then less and less
-/// often: an announcement may be lost.
+/// The first pause between two polls; later pauses grow. An announcement may be lost.
 const FIRST_NET: Duration = Duration::from_millis(20);
 
 /// The longest pause between two polls. The mark that a caller waits has to outlive it.
@@ -29,7 +28,7 @@ const _: () = assert!(LAST_NET.as_millis() * 2 < WATCHED.as_millis());
 /// timeout.
 pub(crate) async fn until_ended(broker: &DynBroker, job: &JobAddress, deadline: Duration, timeout: Duration) -> Result<Option<StoredJob>> {
     let end = Instant::now() + timeout.min(LONGEST);
-    // It listens before it looks for the first time: an ending in between is heard.
+    // It subscribes before the first read, so an ending in between is announced.
     let mut endings = broker.ending_hints(&job.queue, &job.id);
     let (mut net, mut seen) = (FIRST_NET, None);
     loop {

@@ -327,7 +327,7 @@ fn parked(job: &JobRecord, workers: &[WorkerRecord]) -> Reason {
 
 /// What is missing for a job that is ready: any worker, or one that knows its task.
 fn without_worker(job: &JobRecord, workers: &[WorkerRecord]) -> Option<Reason> {
-    // A list that was cut, or a worker that says nothing of itself, may know it.
+    // A worker whose list of tasks was cut, or that has no record, may know the task.
     let knows = |worker: &WorkerRecord| {
         job.task.as_ref().is_none_or(|task| worker.tasks.contains(task))
             || worker.task_count != worker.tasks.len() as u64

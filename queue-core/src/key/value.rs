@@ -24,10 +24,10 @@ pub(crate) fn group_of_payload(task: &str, parameter: &str, payload: &[u8]) -> R
     GroupName::new(text).map(Some)
 }
 
-/// The value of a tag by the parameter that says it; `None` where that is `None` or empty.
+/// The value of a tag, from its parameter; `None` if the parameter is `None` or empty.
 ///
 /// # Errors
-/// [`Error::Invalid`] naming the parameter whose value is none.
+/// [`Error::Invalid`] names the parameter whose value cannot be the value of a tag.
 pub(crate) fn tag_of_payload(task: &str, parameter: &str, payload: &[u8]) -> Result<Option<String>> {
     let refused = |problem: String| {
         let advice = "use a string, an integer or a bool, or give the job a tag with `.tag(..)`";

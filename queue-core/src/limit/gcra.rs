@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(wait(&day, charge(&day, 1), 1), 86_400_000_000);
         // What costs more than the burst takes all of it, and starts.
         assert_eq!((wait(&rule, 0, 50), charge(&rule, 50)), (0, 100_000));
-        // A new rate leaves so many starts ahead as there were.
+        // A new rate keeps the number of starts that are ahead.
         assert_eq!(rebased(&day, 20_000, 20_000.0), 86_400_000_000);
         assert_eq!(rebased(&rule, i64::MAX / 4, 20_000.0), 100_000 + LONGEST_DEBT_US);
         assert_eq!(rebased(&day, i64::MAX / 4, 86_400_000_000.0), 11 * LONGEST_DEBT_US);

@@ -14,7 +14,7 @@ use crate::{
 /// What a look at some schedules has found.
 #[derive(Debug, Default)]
 pub struct Clamped {
-    /// The schedules whose next tick lay too far ahead.
+    /// The schedules whose next tick was too far in the future.
     pub schedules: Vec<String>,
     /// Where the next look begins; `None`: at 0.
     pub next: Option<u64>,

@@ -6,14 +6,14 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `define` | the builder, and what it is checked for |
+//! | `define` | the builder and its checks |
 //! | `rules` | a stored definition that was read: its calendar and its policies |
-//! | `step` | what the ticks that are due do: the one place where that is decided |
-//! | `change` | what a new definition, a pause, a resume change |
-//! | `tick` | what a worker does: asks what is due, decides, sets |
-//! | `clamp` | next ticks that lie too far ahead are brought back |
-//! | `declare` | what code declares, release by release |
-//! | `facade`, `record` | what people and applications call and read |
+//! | `step` | the one place that decides what due ticks do |
+//! | `change` | the changes by a new definition, a pause or a resume |
+//! | `tick` | the calls of a worker: read the due schedules, decide, store |
+//! | `clamp` | corrects next ticks that are too far in the future |
+//! | `declare` | the declarations of code, by release |
+//! | `facade`, `record` | the calls and records for operators and applications |
 
 mod change;
 mod clamp;

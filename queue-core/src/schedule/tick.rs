@@ -21,7 +21,7 @@ const TOGETHER: usize = 32;
 /// How often a schedule is read again that has been changed meanwhile.
 const TRIES: usize = 5;
 
-/// What became of the schedules of a queue that were due.
+/// The outcomes of the due schedules of a queue.
 #[derive(Debug, Default)]
 pub struct DueTicks {
     /// Each of them.
@@ -30,7 +30,7 @@ pub struct DueTicks {
     pub next_due: Option<Duration>,
 }
 
-/// What became of a schedule that was due.
+/// The outcome of a schedule that was due.
 #[derive(Debug, Default)]
 pub struct Ticks {
     /// Its name.

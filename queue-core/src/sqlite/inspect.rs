@@ -1,4 +1,4 @@
-//! What people need of a broker, handed on to [`people`] and the folders beside it.
+//! The calls for operators, which are passed to [`people`] and the folders next to it.
 
 use async_trait::async_trait;
 use rusqlite::params;

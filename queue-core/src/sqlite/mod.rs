@@ -217,7 +217,8 @@ impl SqliteBroker {
     }
 }
 
-/// Waits for the threads, so that whoever dropped the last handle finds the file closed and merged.
+/// Waits for the threads, so that the file is closed and its log is merged when the last handle has
+/// been dropped.
 impl Drop for SqliteBroker {
     fn drop(&mut self) {
         let Some(Databases { writer, reader }) = self.databases.take() else { return };

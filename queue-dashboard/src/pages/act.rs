@@ -124,8 +124,8 @@ pub(crate) async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, 
     Ok(redirect(viewer, form.get("back").unwrap_or("queues"), &query(&[("did", did)])))
 }
 
-/// Who did what. The names of queues and jobs have a grammar of their own, so that nobody writes
-/// lines of theirs into the log.
+/// Writes a line of the audit log. The names of queues and jobs have no line breaks, so a form
+/// cannot forge lines.
 fn audit(viewer: &Viewer, verb: &'static str, queue: &str, jobs: &[JobId], changed: Option<usize>) {
     let (who, role) = person(viewer);
     let jobs = jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");

@@ -1,6 +1,6 @@
-//! What a person does to all jobs of a queue in one state, or to those of them that failed alike:
-//! an operation. If it takes longer than a few seconds it goes on behind the page, and the page
-//! Operations says how far it is.
+//! Changes all jobs of a queue in one state, or those of them with one fingerprint, by an
+//! operation. If it takes longer than a few seconds, it continues in the background, and the page
+//! Operations shows its progress.
 
 use std::time::{Duration, Instant};
 

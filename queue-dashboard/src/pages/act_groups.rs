@@ -1,6 +1,6 @@
-//! What a person does to a group: pause, resume, a new rule, and the cancel of its jobs. If that
-//! takes longer than a few seconds it goes on behind the page. Each change is a line of the audit
-//! log.
+//! Changes of a group by operators: pause, resume, a new rule, and the cancel of its jobs. A cancel
+//! that takes longer than a few seconds continues in the background. Each change is a line of the
+//! audit log.
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
@@ -109,7 +109,7 @@ pub(crate) async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, 
             query(&[("did", "cleared"), ("n", &cancelled.to_string())])
         }
         Err(_) => {
-            // The log says that it goes on, and at its end how many jobs it has cancelled.
+            // The log reports that it continues, and at its end how many jobs it has cancelled.
             noted(viewer, verb, &queue, &group, None, Ok(()))?;
             query(&[("did", "clearing")])
         }

@@ -1,5 +1,5 @@
-//! What a person does to a schedule. Each change is a line of the audit log, and leads to the page
-//! of the schedule, which tells what was done.
+//! Changes of a schedule by operators. Each change is a line of the audit log, and leads to the
+//! page of the schedule, which shows what was done.
 
 use std::time::SystemTime;
 

@@ -1,5 +1,5 @@
-//! What a person does to a subscription: a rewind. It goes on behind the page if it takes longer
-//! than a few seconds, and the page of the topic says so. It is a line of the audit log.
+//! A rewind of a subscription by an operator. If it takes longer than a few seconds, it continues
+//! in the background, and the page of the topic shows that. It is a line of the audit log.
 
 use std::time::{Duration, Instant};
 

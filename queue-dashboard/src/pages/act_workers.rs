@@ -1,5 +1,5 @@
-//! What a person asks of a worker: to claim nothing, to claim again, or to stop. The worker hears
-//! of it with its next heartbeat. Each request is a line of the audit log.
+//! Requests of operators to a worker: to claim nothing, to claim again, or to stop. The worker
+//! receives a request with its next heartbeat. Each request is a line of the audit log.
 
 use queue_core::inspect::WorkerMode;
 

@@ -1,6 +1,6 @@
-//! The page on which a person edits a job that waits, and what becomes of that form; and the copy
-//! of a job. The page is not renewed while it is open: it carries what was seen. Each change is a
-//! line of the audit log, which has no parameters: they may be secrets.
+//! The page that edits a waiting job, and the handler of its form; and the copy of a job. The page
+//! is not refreshed while it is open, because it contains the version that was seen. Each change is
+//! a line of the audit log, without parameters, which may be secrets.
 
 use std::{
     sync::Arc,
@@ -162,8 +162,8 @@ pub(crate) async fn changed(shared: &Shared, viewer: &Viewer, form: &Params) -> 
     if priority != job.priority {
         edit = edit.priority(priority);
     }
-    // A field of one line holds no line ends, and spaces around it are none of the group: what is
-    // the same but for these is what the page showed.
+    // A one-line field has no line ends, and spaces around the name do not count: a value that
+    // differs only in these is unchanged.
     edit = match form.text::<256>("group") {
         group if group == text_of::<256>(&group_of(&job)) => edit,
         group if group.is_empty() => edit.no_group(),

@@ -63,7 +63,7 @@ struct Place {
     queue: String,
     /// Behind this group.
     after: Option<GroupName>,
-    /// Leaving out so many, where the groups of one queue are listed by what waits.
+    /// The number of groups to skip, if the groups of one queue are sorted by their waiting jobs.
     offset: usize,
 }
 
@@ -215,7 +215,7 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
     }
 }
 
-/// A list as it is asked for, written anew.
+/// The address of the list, rebuilt from its parameters.
 fn asked(queue: &str, place: &Place) -> String {
     let offset = if place.offset == 0 { String::new() } else { place.offset.to_string() };
     query(&[("queue", queue), ("at", &place.queue), ("after", place.after.as_ref().map_or("", GroupName::as_str)), ("offset", &offset)])
@@ -325,7 +325,8 @@ async fn of_all(shared: &Shared, queues: &[String], from: &Place, unread: &mut U
             let (defaults, more) = (page.defaults(), page.next.is_some());
             groups.extend(page.groups.into_iter().take(room).map(|group| (name.clone(), group, defaults)));
             if cut || more {
-                // Of a queue of which none had room, the first one is next.
+                // If a queue had no room for any of its groups, the next page begins with the first
+                // of them.
                 let after = groups.last().filter(|(queue, ..)| queue == name).map(|(_, group, _)| group.name.clone());
                 return Found { groups, next: Some(Place { queue: name.clone(), after, offset: 0 }), rules: Vec::new() };
             }

@@ -35,7 +35,7 @@ use crate::{
 /// Most queues that are added up.
 const QUEUES: usize = 50;
 
-/// The spans to choose from: how the address has it, how people say it, where the chart begins.
+/// The selectable spans: name in the address, label, and label of the start of the chart.
 const SPANS: [(&str, &str, HistorySpan); 3] =
     [("1h", "1 hour", HistorySpan::HOUR), ("24h", "24 hours", HistorySpan::DAY), ("14d", "14 days", HistorySpan::TWO_WEEKS)];
 

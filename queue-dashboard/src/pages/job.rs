@@ -74,7 +74,7 @@ struct Page<'a> {
 
 /// How far a job is.
 pub(super) struct Bar {
-    /// Of a thousand; nothing if the handler told no number.
+    /// In thousandths; `None` if the handler reported no number.
     pub(super) of_1000: Option<u32>,
     pub(super) percent: String,
     pub(super) message: String,
@@ -104,7 +104,7 @@ struct Wait {
 }
 
 impl Wait {
-    /// What waits says so. What runs or has ended says that in its state.
+    /// Only for waiting jobs; running and ended jobs show their state.
     fn all(job: &JobRecord, now: SystemTime) -> Vec<Wait> {
         let waits = |reason: &&Reason| !matches!(reason, Reason::Runs(_) | Reason::Ended { .. });
         let wait = |reason: &Reason| {

@@ -110,7 +110,7 @@ fn framed(viewer: &Viewer, content: &Content, location: &str) -> Response {
     answer(content.status, layout.render())
 }
 
-/// A page that says what is wrong.
+/// The page of an error.
 pub(crate) fn problem(viewer: &Viewer, problem: &Problem) -> Response {
     #[derive(Template)]
     #[template(path = "problem.html")]

@@ -1,5 +1,5 @@
-//! The page of one operation: which jobs it concerns, who wants it and why, how far it is, and what
-//! it has not changed. A person stops it there, or goes on with one whose runner is gone.
+//! The page of one operation: its filter, who started it and why, its progress, and the jobs that
+//! it could not change. An operator can stop it, or resume it if its runner has stopped.
 
 use std::{
     sync::Arc,
@@ -75,7 +75,7 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
 /// The operation that is meant.
 pub(super) async fn named(shared: &Shared, params: &Params) -> Result<Operation, Problem> {
     let (queue, id) = (params.text::<128>("queue"), params.text::<64>("id"));
-    // A name that is none of a queue names no operation either.
+    // A name that is not valid for a queue has no operation either.
     if queue.is_empty() || id.is_empty() || !shared.inspector.queues().await?.contains(&queue) {
         return Err(none());
     }
@@ -111,7 +111,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         filter: &operation.filter,
         state: operation.state.name(),
         is_running: operation.is_running(),
-        // A clock of the broker that is ahead of ours is no runner that is gone.
+        // A broker clock that is ahead of ours does not mean that the runner has stopped.
         is_left: operation.is_left(now_ms().max(operation.stepped_ms)),
         is_served: view.snapshot.as_deref().and_then(|all| all.queue(&operation.queue)).is_some_and(|queue| queue.stats.workers > 0),
         is_bad: operation.state == OperationState::Failed,
@@ -129,7 +129,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     Ok(Content { title, tab: "operations", html, status: StatusCode::OK, live, notice: notice(params) })
 }
 
-/// Takes it over at once, and goes on behind the page.
+/// Takes it over at once, and continues it in the background.
 pub(crate) async fn resumed(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let operation = named(shared, form).await?;
     let back = of(&operation.queue, &operation.id);

@@ -1,4 +1,4 @@
-//! Pauses: what a person says of one, and what is said of it.
+//! Pauses: reads the form of a pause, and describes a stored pause.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,5 +1,4 @@
-//! The page of one schedule: when it ticks next, what became of its last runs, and what can be
-//! done.
+//! The page of one schedule: its next ticks, the outcomes of its last runs, and its actions.
 
 use std::{sync::Arc, time::SystemTime};
 

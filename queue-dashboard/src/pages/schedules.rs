@@ -1,4 +1,4 @@
-//! The page Schedules: what ticks when, in words, and what became of the last ticks.
+//! The page Schedules: their rules in words, and the outcomes of the last ticks.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -75,7 +75,7 @@ impl Badge {
     }
 }
 
-/// A run, and what became of it.
+/// A run and its outcome.
 pub(super) struct Run {
     pub(super) tick: Moment,
     pub(super) job: Option<String>,

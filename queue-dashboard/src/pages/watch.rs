@@ -42,7 +42,7 @@ const GATHER: Duration = Duration::from_millis(100);
 /// What of the time of a look may have been waiting.
 pub(crate) const IDLE: Duration = WAIT.saturating_add(GATHER);
 
-/// What a page has seen is kept so long for the stream that follows, of so many pages at most.
+/// How long the position of a page is kept for the stream that follows it, and for how many pages.
 const KEPT: Duration = Duration::from_secs(600);
 const MOST_KEPT: usize = 64;
 
@@ -52,7 +52,7 @@ struct Page<'a> {
     viewer: &'a Viewer,
     stale: Option<Stale>,
     filter: &'a str,
-    /// Why the text is no filter of transitions, or why nothing is told now.
+    /// Why the text is not a valid filter of transitions, or why no transitions can be shown now.
     problem: Option<String>,
     /// With their numbers.
     rows: Vec<(u64, Row)>,
@@ -108,7 +108,8 @@ impl Watching {
     }
 }
 
-/// What pages have seen whose stream has ended: the next stream of the same page goes on with it.
+/// The positions of pages after the end of their stream: the next stream of the same page continues
+/// there.
 #[derive(Default)]
 pub(crate) struct Kept(Mutex<HashMap<String, (Instant, Watching)>>);
 
@@ -134,7 +135,7 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
     }
 }
 
-/// `hindered`: why nothing is told now.
+/// `hindered`: why no transitions can be shown now.
 pub(crate) async fn content(
     shared: &Shared,
     viewer: &Viewer,

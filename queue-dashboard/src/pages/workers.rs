@@ -1,5 +1,4 @@
-//! The page Workers: where they run, which release they are, what they use, and when the broker
-//! last heard of them.
+//! The page Workers: host, release, resource usage, and the time since the last heartbeat.
 
 use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 

@@ -139,7 +139,7 @@ impl Queue {
         }
     }
 
-    /// What becomes of each row.
+    /// The outcome of each row.
     fn fates(&mut self, queue: &str, request: &Request, answers: &[(Enqueued, NewJob)]) -> Vec<Fate> {
         let mut put_off = HashSet::new();
         let fates = answers.iter().zip(&request.rows).map(|((answer, job), row)| match answer {

@@ -457,7 +457,7 @@ impl Store for Sqlite {
         .await
     }
 
-    /// One transaction writes at a time: whoever can begin one sees what was committed.
+    /// One transaction writes at a time, so a new one sees all that was committed.
     async fn settled(&mut self, key: &EffectsKey) -> Result<Option<Vec<u8>>> {
         let key = *key;
         self.write(move |tx| {

@@ -43,11 +43,11 @@ pub(crate) struct Round {
     pub(crate) repaired: usize,
     /// Calls that failed; the next round continues.
     pub(crate) failed: usize,
-    /// Whether something is left that is over.
+    /// Whether expired entries are left.
     pub(crate) left: bool,
 }
 
-/// Whether a queue has had its time in this round. If not, waits as long as the last call took, so
+/// Whether a queue has used its time in this round. If not, waits as long as the last call took, so
 /// that the broker has half of its time for jobs.
 async fn has_used_its_time(began: Instant, asked: Instant, round: &mut Round) -> bool {
     let answered = now();

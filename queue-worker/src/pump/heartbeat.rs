@@ -78,7 +78,7 @@ impl Pump {
         load
     }
 
-    /// The first heartbeat follows the first registration, and is that of the speaker alone: a
+    /// The first heartbeat follows the first registration, and is that of the reporter alone: a
     /// worker cannot be controlled before its first report.
     pub(super) fn send_first_heartbeat(&mut self) {
         if self.heartbeat.reporter.is_none() && self.stop.times.is_none() {
@@ -108,7 +108,8 @@ impl Pump {
                     if lane.is_used() || !turns {
                         lane.lease.set((sent + self.shared.settings.lease).max(lane.lease.until()));
                     }
-                    // It may have been asked in several queues, in each of which it has spoken.
+                    // Several queues may have requests for this worker, if it has reported in each
+                    // of them.
                     asked = asked.into_iter().chain(extended.asked).max_by_key(|ask: &WorkerAsk| ask.number);
                     for (job, claim) in extended.cancelled {
                         self.cancel(CancelCause::Cancelled, |held| held.lane == id && held.claim == claim && held.id == job);
@@ -154,7 +155,7 @@ impl Pump {
     }
 }
 
-/// One heartbeat of one lane, and what came of it.
+/// One heartbeat of one lane, and its answer.
 pub(super) struct HeartbeatAnswer {
     pub(super) lane: LaneId,
     pub(super) generation: u32,

@@ -71,7 +71,7 @@ impl Lane {
     }
 }
 
-/// Which lane of which queue.
+/// The index of a queue, and of a lane in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LaneId {
     pub(super) queue: usize,

@@ -215,7 +215,7 @@ impl Pump {
     }
 }
 
-/// A time so far ahead that it does not come.
+/// A time that is too far in the future to be reached.
 fn far() -> Duration {
     Duration::from_secs(60)
 }

@@ -4,7 +4,7 @@
 /// answer clears it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// The worker has begun, and knows nothing of the queue.
+    /// The worker has started, and the state of the queue is unknown.
     Began,
     /// A job is due, or it is time for a poll.
     Clock,

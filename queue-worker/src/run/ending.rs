@@ -45,8 +45,8 @@ impl Run {
             (Outcome::Failed(error), Some(CancelCause::TimedOut)) => {
                 self.failed(task, options, None, format!("{}: {error}", timed_out()).into(), context)
             }
-            // It was told to stop, and says so with an error: its job is not to blame, or its
-            // finish changes nothing any more.
+            // The handler was asked to stop, and returns an error because of that: the job is not
+            // charged, or its ending is stale anyway.
             (Outcome::Failed(_) | Outcome::Stopped(_), Some(cause)) => Ending::Stopped { by_shutdown: cause == CancelCause::Shutdown },
             (Outcome::Failed(error) | Outcome::Retry(error), _) => self.failed(task, options, None, error, context),
             (Outcome::RetryAfter(delay, why), _) => self.failed(task, options, Some(delay), why, context),

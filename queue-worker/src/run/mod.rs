@@ -126,8 +126,8 @@ impl Run {
         })
     }
 
-    /// Whether the enqueue is so long ago that its trace would last too long: rounds and attempts
-    /// of a job may go on for weeks.
+    /// Whether the enqueue is too old to be the parent of this trace: the rounds and attempts of a
+    /// job may continue for weeks.
     fn is_far_from_enqueue(&self, envelope: &Envelope<'_>) -> bool {
         let since = envelope.startable_ms().map(|at| self.now_ms.saturating_sub(at));
         since.is_some_and(|ms| u64::try_from(ms).is_ok_and(|ms| Duration::from_millis(ms) > ONE_TRACE))

@@ -31,7 +31,7 @@ use crate::{
     time::now,
 };
 
-/// A run does not look at its lease for so long.
+/// The lease of an inline run, which has no heartbeats.
 const LEASE: Duration = Duration::from_secs(24 * 3600);
 
 /// Schedules whose ticks are made together.

@@ -144,7 +144,7 @@ impl OperationPart {
     }
 }
 
-/// What has become of an [`Operate`].
+/// The outcome of an [`Operate`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operated {

@@ -157,7 +157,7 @@ impl Operation {
         )
     }
 
-    /// For brokers: reads the form in storage. `None`: it is none of ours.
+    /// For brokers: reads the stored form. `None`: another program has written it.
     pub fn of_stored(queue: &str, id: &str, stored: &[u8]) -> Option<Self> {
         let mut parts = std::str::from_utf8(stored).ok()?.splitn(3, '\n');
         let (header, definition, problem) = (parts.next()?, parts.next()?, parts.next()?);

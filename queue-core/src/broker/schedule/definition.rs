@@ -78,7 +78,7 @@ pub struct ScheduleBody {
     /// How old a tick may be that is made up for.
     #[serde(rename = "w", skip_serializing_if = "Option::is_none")]
     pub window_ms: Option<u64>,
-    /// Ticks are made up to so much later.
+    /// The catch-up window: missed ticks that are older are skipped.
     #[serde(rename = "i", skip_serializing_if = "is_zero")]
     pub jitter_ms: u64,
     /// The first tick is not before this time.

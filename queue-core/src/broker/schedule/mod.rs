@@ -202,7 +202,7 @@ pub struct TickJob {
     pub remembered: bool,
 }
 
-/// What became of a [`SetSchedule`].
+/// The outcome of a [`SetSchedule`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScheduleAnswer {

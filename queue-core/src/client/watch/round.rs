@@ -18,7 +18,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// The mark of a watcher is renewed so often.
+/// The interval at which the mark of a watcher is renewed.
 const RENEWED: Duration = Duration::from_secs(5);
 const _: () = assert!(RENEWED.as_millis() * 2 < FOLLOWED.as_millis());
 
@@ -184,8 +184,8 @@ impl Feed {
         }
         let Some(read) = read else { return (None, Vec::new()) };
         if read.life != self.life {
-            // Another server has answered, which may lack what was read before, and the mark. Or
-            // the mark did not stand for a while.
+            // Another server has answered, which may lack the mark and earlier transitions, or the
+            // mark had expired for a while.
             (is_broken, self.marked, self.life) = (true, None, read.life);
         }
         let is_full = read.entries.len() >= PAGE;

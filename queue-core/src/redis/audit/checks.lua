@@ -1,14 +1,13 @@
 -- The half of the auditor that finds damage. It only reads, and includes no door: a mistake of a
 -- door is damage, too. What is stored it decodes itself.
--- ARGV[1]    look      what to examine: a name of `LOOKS`
+-- ARGV[1]    check     what to examine: a name of `CHECKS`
 -- ARGV[2..]  subjects  names, ids, members or pairs
 --- include script/prelude, script/clock, script/bits, script/life, script/recount_bits
 
 local broken = {}
 -- What is looked at.
 local subjects = { unpack(ARGV, 2) }
--- What the repairer does with each finding, and with what is left of jobs that are gone, which is
--- no damage.
+-- What the repairer does with each finding, and with remains of removed jobs, which are not damage.
 local repair, tidy = nil, nil
 
 local function found(subject, ...)
@@ -274,8 +273,8 @@ do
     return come
   end
 
-  -- By how many ids a list has grown behind those that were its last when at most so many were
-  -- pushed since; nothing where those are gone.
+  -- The number of ids that were pushed behind the former last ids of a list, if it is at most the
+  -- given bound; nil if the former last ids are no longer in the list.
   local function growth(list, tail, come)
     local ids = call('LRANGE', READY[list], -(come + #tail), -1)
     for grown = 0, #ids - #tail do

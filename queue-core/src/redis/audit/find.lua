@@ -1,9 +1,9 @@
 -- Finds damage that other programs or mistakes of ours have caused, and changes nothing.
--- ARGV[1]    look      what to examine: a name of `LOOKS` in `audit/look.lua`, or `all`
--- ARGV[2..]  subjects  names, ids, members or pairs, as the look takes them
--- Returns: the damaged subjects, or the answer that the look describes
+-- ARGV[1]    check     what to examine: a name of `CHECKS` in `audit/checks.lua`, or `all`
+-- ARGV[2..]  subjects  names, ids, members or pairs, as the check takes them
+-- Returns: the damaged subjects, or the answer that the check describes
 -- Errors: FEATURE, SCHEMA
---- include audit/look
+--- include audit/checks
 
 -- The most entries of a queue that is looked through in one call.
 local FEW = 500

@@ -37,8 +37,8 @@ pub(super) async fn find(pass: &Pass<'_>, damages: &mut Vec<Damage>) -> Result<(
     Ok(())
 }
 
-/// A key or an id: a key has as many bytes as an id that was made, and is none by its version
-/// alone. Both are named as people look for them.
+/// The subject of a finding, a key or an id: a key has as many bytes as a generated id, and differs
+/// by the version. Both are shown in the form in which operators search for them.
 fn shown(subject: &[u8]) -> String {
     match (JobId::from_bytes(subject), UniqueKey::from_bytes(subject)) {
         (Ok(id), _) if id.is_given() || id.made_at_ms().is_some() => id.to_string(),

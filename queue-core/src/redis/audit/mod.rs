@@ -70,8 +70,8 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, limits: &
 
 pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, how: Audit) -> Result<Vec<Damage>> {
     let pass = Pass { broker, queue, how };
-    // A look through a queue of which a key holds something else would fail. Only a person has such
-    // a key renamed.
+    // A check of a queue would fail if one of its keys has another type. Such a key is renamed only
+    // by an operator (`doctor --repair`).
     let mut damages = if how.thorough { misfits::audit(broker, queue, how.repair).await? } else { Vec::new() };
     if !damages.is_empty() && !how.repair {
         return Ok(damages);
@@ -112,14 +112,14 @@ pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, how: Audi
     Ok(damages)
 }
 
-/// One look through a queue.
+/// One pass over a queue.
 pub(in crate::redis) struct Pass<'a> {
     pub(in crate::redis) broker: &'a RedisBroker,
     pub(in crate::redis) queue: &'a str,
     how: Audit,
 }
 
-/// What was pushed to `ready` so far; see `pushes` in `look.lua`.
+/// The number of pushes to `ready` so far; see `pushes` in `checks.lua`.
 pub(in crate::redis) struct Checkpoint {
     /// The life of the server in which this holds.
     pub(in crate::redis) life: Vec<u8>,
@@ -148,7 +148,7 @@ impl Pass<'_> {
         }
     }
 
-    /// The same of subjects of which each is looked at alone.
+    /// The same for subjects that are checked one by one.
     pub(in crate::redis) async fn ask(&self, what: &str, subjects: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
         Ok(if subjects.is_empty() { Vec::new() } else { self.broken(what, subjects).await?.unwrap_or_default() })
     }

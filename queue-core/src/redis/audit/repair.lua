@@ -1,10 +1,10 @@
 -- Finds damage and repairs it.
--- ARGV[1]    look      what to examine: a name of `LOOKS` in `audit/look.lua`
--- ARGV[2..]  subjects  names, ids, members or pairs, as the look takes them
+-- ARGV[1]    check     what to examine: a name of `CHECKS` in `audit/checks.lua`
+-- ARGV[2..]  subjects  names, ids, members or pairs, as the check takes them
 -- Returns: that of `audit/find.lua`
 -- Errors: FEATURE, SCHEMA
 -- Events: hint, hint_tick, hint_ended, transitions
---- include audit/look, doors/settle, doors/end, doors/keys, doors/back, script/recount_bits
+--- include audit/checks, doors/settle, doors/end, doors/keys, doors/back, script/recount_bits
 
 local has_work = false
 

@@ -1,13 +1,14 @@
-//! Looking for jobs in `ready`, however long it is, while others push and pop: in bounded steps.
+//! Searches for jobs in `ready` in bounded steps, however long the list is, while others push and
+//! pop.
 //!
-//! A job that is lost is pushed again, and one that was not would run twice. So it has to be seen
-//! that an id is in no list. Ids leave a list at its head and come in at either end; nothing
-//! between is moved. Counted from the tail, an id therefore never comes nearer: whoever reads from
-//! the tail to the head meets every id that was in the list when it began, but for those that are
-//! claimed before it gets there. Claimed ids may come back; whatever has come to a list since some
-//! moment lies within as many ids of one of its ends as were pushed since. So both ends are read
-//! again, which takes less time each time as less has come, until so little has come that the
-//! script looks through it itself, in the moment of the repair.
+//! A lost job is pushed again; a job that was not lost would then run twice. So the search must
+//! prove that an id is in no list. Ids leave a list at its head and enter at either end; nothing in
+//! between moves. Counted from the tail, an id never comes nearer, so a scan from the tail to the
+//! head meets every id that was in the list when the scan began, except for those that were claimed
+//! before the scan reached them. Claimed ids may return. If `n` ids were pushed since some moment,
+//! all of them are among the `n` first or the `n` last ids. So both ends are read again. Each time
+//! this takes less time, because fewer ids were pushed, until the script can read the rest itself,
+//! in the same transition as the repair.
 
 use std::collections::HashSet;
 

@@ -162,9 +162,9 @@ more = more or ended >= most
 -- back.
 local keys = has('u') and step(prune_keys(items)) or 0
 
--- Rates of keys whose time is over say nothing any more. A scan goes on with the next call, to its
--- end: pages on which none is over say nothing of the others. Where another kind makes a further
--- call necessary, this one scans a single page.
+-- Removes the rates of keys whose theoretical arrival time has passed. The scan continues with the
+-- next call until its end, because a page without expired rates proves nothing about the others. If
+-- another kind of entry needs a further call anyway, one page is scanned.
 local rates = 0
 if has('m') and call('EXISTS', K.tat) == 1 then
   local cursor = string.match(call('HGET', K.meta, 'rates') or '', '^%d+$') or '0'
@@ -195,7 +195,7 @@ if has('g') then
   many('ZREM', K.rested, old)
   groups = step(#old)
   if not waits and #old < items and virtual_time() > 0 and call('EXISTS', K.shut) == 0 then
-    -- Time begins anew, so that it never ends.
+    -- Virtual time is reset, so that it never overflows.
     local plain = whole(call('HGET', K.meta, 'plain') or '')
     call('HSET', K.meta, 'virtual', '0', 'plain', ms(math.max(plain - virtual_time(), 0)))
   end

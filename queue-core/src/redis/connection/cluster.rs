@@ -150,7 +150,7 @@ impl Cluster {
                 return Ok(());
             }
         }
-        // What a person has to mend comes first.
+        // Errors that an operator has to fix come first.
         if let Some(error) = problems.iter().find(|error| !error.is_transient()) {
             return Err(error.duplicate());
         }
@@ -317,8 +317,8 @@ fn is_not_cluster(detail: &str) -> bool {
     detail.contains("cluster support disabled") || detail.contains("unknown command")
 }
 
-/// One entry of `CLUSTER SLOTS`: first, last, and the master before its replicas. A host that is
-/// not told is the one asked.
+/// One entry of `CLUSTER SLOTS`: first, last, and the master before its replicas. An empty host is
+/// the host of the asked node.
 pub(in crate::redis) fn range(value: Value, asked: &str) -> Result<(u16, u16, Address)> {
     let strange = || Error::Internal("the answer to `CLUSTER SLOTS` has an unknown form".to_owned());
     let mut parts = array(value)?.into_iter();

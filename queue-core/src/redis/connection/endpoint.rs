@@ -19,7 +19,7 @@ pub(in crate::redis) struct Endpoint {
     /// Whether a server that answers has to be asked for its role.
     may_be_replica: bool,
     place: Mutex<Place>,
-    /// Wakes whoever knows where the servers are.
+    /// Wakes the task that finds the servers.
     trouble: Arc<Notify>,
 }
 
@@ -100,7 +100,7 @@ impl Endpoint {
         self.lock().era.cancel();
     }
 
-    /// Something is wrong with it: whoever knows where the servers are looks again.
+    /// Something is wrong with it: the topology is refreshed.
     pub(in crate::redis) fn suspect(&self) {
         self.trouble.notify_one();
     }

@@ -115,8 +115,8 @@ impl Announcements {
         hints
     }
 
-    /// What an answer that has just come, and left the server so long ago, says of a queue: the
-    /// server's clock, and, if it is that to a claim, whether nothing was left.
+    /// Uses an answer about a queue: the server's clock, the time since the answer left the server,
+    /// and, for a claim, whether no job was left.
     pub(in crate::redis) fn answered(&self, queue: &str, now_us: i64, ago: Duration, awaited: Option<bool>) {
         if let Some(queue) = self.lock().by_name.get_mut(queue) {
             let ago = i64::try_from(ago.as_micros()).unwrap_or(i64::MAX);
@@ -299,7 +299,7 @@ impl Announcements {
     }
 }
 
-/// A queue may have moved; never, where servers do not.
+/// Waits until a queue may have moved; forever, if servers do not move.
 async fn moved(moves: &mut watch::Receiver<u64>) {
     if moves.changed().await.is_err() {
         std::future::pending().await
@@ -323,7 +323,7 @@ enum Received {
     },
 }
 
-/// That there is something to do.
+/// An announcement of work.
 #[derive(Clone, Copy)]
 enum Announcement {
     /// Now, and, if it is known, since when: microseconds of the server's clock.
@@ -379,8 +379,7 @@ fn due(at_ms: i64, ahead_us: i64) -> Option<Instant> {
     Instant::now().checked_add(Duration::from_micros(wait))
 }
 
-/// What a server says on a subscription is taken, whatever it is, and ends no subscription that
-/// still stands.
+/// Any message on a subscription is accepted, and does not end it.
 #[cfg(feature = "fuzz")]
 pub(in crate::redis) fn __fuzz(value: Value) {
     let Value::Push { kind, data } = value else { return };

@@ -71,9 +71,9 @@ pub(in crate::redis) struct Message<'a> {
     pub(in crate::redis) command: &'a Cmd,
     /// It goes to a node of a cluster that is taking over the command's slot.
     pub(in crate::redis) asking: bool,
-    /// Commands that follow it on the same connection, whatever becomes of it.
+    /// Commands that follow it on the same connection, even if it fails.
     pub(in crate::redis) then: &'a [Cmd],
-    /// When its answer is wanted, if that is before [`CALL_DEADLINE`].
+    /// The deadline of its answer, if it is before [`CALL_DEADLINE`].
     pub(in crate::redis) until: Option<Instant>,
 }
 
@@ -91,7 +91,7 @@ struct State {
 struct Established {
     connection: MultiplexedConnection,
     since: Instant,
-    /// Cancelled when it is given up: what is in flight on it will not be waited for.
+    /// Cancelled when the connection is abandoned: requests in flight on it are not waited for.
     over: CancellationToken,
 }
 
@@ -129,8 +129,7 @@ impl Link {
             loop {
                 let left = end.saturating_duration_since(Instant::now());
                 match timeout(SLOW.min(left), &mut answer).await {
-                    // Again and again: who takes the place of a server that stands still is not
-                    // known at once.
+                    // Repeated, because the successor of a silent server is not known at once.
                     Err(_) if left > SLOW => endpoint.suspect(),
                     outcome => return outcome,
                 }

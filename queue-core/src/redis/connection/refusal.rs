@@ -1,4 +1,4 @@
-//! Error replies, sorted into what whoever asked can do about them.
+//! Error replies, sorted by what the caller can do about them.
 
 use std::sync::Arc;
 

@@ -88,7 +88,7 @@ impl Sentinels {
     ) -> Arc<Self> {
         let trouble = Arc::new(Notify::new());
         let sentinel = |(access, address): (Access, Address)| {
-            // Trouble with a sentinel is told to nobody: the others are asked anyway.
+            // A failing sentinel is not reported, because the others are asked anyway.
             let endpoint = Endpoint::fixed(address.to_string(), access, address, Arc::new(Notify::new()));
             Node::new(&endpoint, io.handle())
         };
@@ -165,8 +165,8 @@ impl Sentinels {
     async fn ask(&self, sentinel: &Node) -> Result<View> {
         let shown = sentinel.endpoint.shown();
         let ask = async |command: &mut Cmd| sentinel.link(Purpose::Heartbeats).send(command).await;
-        // A sentinel that promotes a replica tells the new address by the first of these before it
-        // does by the second.
+        // A sentinel that promotes a replica reports the new address in the first of these before
+        // the second.
         let address = match ask(redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service)).await {
             Ok(Value::Nil) => return Err(self.unknown(sentinel).await),
             Ok(address) => address,

@@ -1,4 +1,4 @@
-//! URLs: what they say, and how a server that they name is reached.
+//! URLs, and how the servers that they name are reached.
 //!
 //! | URL | names |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | `redis+sentinel://[user:password@]host[:26379],host…/service[/db]` | the sentinels that know the service's master |
 //! | `redis+cluster://[user:password@]host[:6379],host…` | some nodes of a cluster |
 //!
-//! `rediss` in place of `redis` means TLS. Behind a `?` may stand what is in [`Parameters`].
+//! `rediss` in place of `redis` means TLS. The [`Parameters`] may follow behind a `?`.
 
 use std::{
     fs,

@@ -66,7 +66,7 @@ local function free_id(id)
   end
 end
 
--- Nothing is left. The state that is told of it is `removed`, or the given one.
+-- Removes all data of a job. The recorded transition is to `removed`, or to the given state.
 local function end_gone(ids, state)
   entered(ids, state or 'removed')
   end_ticks(ids, 'deleted')

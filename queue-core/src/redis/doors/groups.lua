@@ -13,7 +13,7 @@
 -- the line of an ordered group.
 --- include script/tools, script/hint, script/rare, doors/aging
 
--- Whether a group came to `next` when no other was there: idle workers have to hear of it.
+-- Whether a group was added to an empty `next`: then idle workers must be notified.
 local opened = false
 
 local virtual = nil
@@ -38,7 +38,7 @@ local function start_of(stored)
   return start >= C.era * 3 / 4 and has_last_era() and start - C.era * 3 / 4 or start
 end
 
--- Puts back what the era needs, before a claim of so many jobs: the starts that it serves, and
+-- Resets starts of the last era before a claim of `n` jobs: those that the claim needs, and some
 -- more.
 local function restart_era(n)
   if virtual_time() >= C.era then
@@ -56,7 +56,7 @@ local function restart_era(n)
 end
 --- include doors/limits
 
--- Jobs with limits and without a group have this one. It is no share of its own: what it has is
+-- The group of jobs with limits and without a group. It has no share of its own: its jobs are
 -- served among the plain jobs.
 local NO_GROUP = '\0\0'
 local NO_LIMITS = '\0'
@@ -184,9 +184,9 @@ local function depth_of(group)
   return may_have_suspects() and depth + call('ZLEXCOUNT', K.line, '[\255' .. group, '(\255' .. group .. '\255') or depth
 end
 
--- The earliest start of a group that comes: behind those that came before the last claim, but no
--- further than its next job would be. So virtual time goes on even where no group ever comes again,
--- and who waits is passed by nobody who comes later.
+-- The earliest virtual start of a group that becomes ready: behind the groups that were ready
+-- before the last claim, but at most one job ahead. So virtual time advances even if no group
+-- returns, and no later group overtakes a waiting one.
 local function next_start(group)
   return virtual_time() + math.min(C.start_apart, cost_of(rule_of(group).weight))
 end
@@ -290,7 +290,7 @@ local function review_doubt(group, known_start)
   end
 end
 
--- Decides anew whether a group is among those that may be served.
+-- Updates whether a group is among those that may be served.
 local function review(group)
   local start, may = call('ZSCORE', K.next, group), may_start(group)
   if may and not start then
@@ -304,8 +304,8 @@ local function review(group)
   end
 end
 
--- Pushes those ids that have a group to their places. Gives the others, and whether idle workers
--- have to hear of it.
+-- Pushes the ids with a group to their places. Returns the other ids, and whether idle workers must
+-- be notified.
 local function push_grouped(ids, at_head)
   local stored, plain, grouped = {}, {}, {}
   for from = 1, #ids, PIECE do
@@ -434,7 +434,7 @@ local function give_slots_back(ids)
   end
 end
 
--- Jobs that have ended hold no line any more. `gone`: nor are they known to have a group.
+-- Ended jobs no longer block a line. `gone`: the record of their group is removed as well.
 local function leave_groups(ids, gone)
   local lines, mine = call('EXISTS', K.front) == 1, {}
   for at, stored in ipairs(call('HMGET', K.grouped, unpack(ids))) do
@@ -455,8 +455,8 @@ local function leave_groups(ids, gone)
   end
 end
 
--- What the auditor mends: a slot without its job, a job without its slot, a line that nobody holds,
--- a place without its job.
+-- The repairs of the auditor: a slot without its job, a job without its slot, a blocked line
+-- without the blocking job, a place without its job.
 local function drop_slot(group, member)
   call('ZREM', K.holders, member)
   if byte(member) == 255 then

@@ -82,7 +82,7 @@ local function follow(key)
   end
 end
 
--- A job holds a key for so long from now on.
+-- A job holds a key for this duration from now on.
 local function hold_within(key, id, duration)
   put_rare('u', K.unique, key, '@' .. ms(now + duration) .. ':' .. ms(duration) .. ':' .. id)
   call('ZADD', K.within, ms(now + duration), key)

@@ -124,8 +124,8 @@ local function limits()
     return state_of(key).left <= 0 and FOREVER or L.opens_at(key, cost)
   end
 
-  -- Until when a key is kept for a job that costs more, and waits for it. `upto`: what the key says
-  -- itself.
+  -- Until when a key is reserved for a waiting job that costs more. `upto`: the value that is
+  -- stored with the key.
   function L.kept_until(key, upto)
     local at = whole(call('ZSCORE', K.wake, key))
     return at > math.max(now, upto or 0) and not call('ZSCORE', K.roomy, key) and at or upto
@@ -181,7 +181,7 @@ local function limits()
     end
   end
 
-  -- A job gives back what it has used of rates, at once: its slots are asked for anew.
+  -- A job returns its charge to the rates at once; its slots are counted again.
   function L.refund(id)
     local stored = call('HGET', K.grouped, id)
     local chain = stored and string.sub(stored, 1, byte(stored) + 1) or ''
@@ -666,8 +666,8 @@ local function limits()
     end
   end
 
-  -- The jobs that were picked were taken, or not: chains without a job go, those that cannot go on
-  -- are shut, and others go to the end.
+  -- After the picked jobs were taken, or not: empty chains are removed, chains whose limits have no
+  -- room are shut, and the others move to the end.
   function L.settle_picks(picks, passed, admitted, parts)
     local loose, moves, shut_under = {}, {}, {}
     for at, pick in ipairs(picks) do

@@ -11,7 +11,7 @@ local function drop_bit(bit)
   end
 end
 
--- It does not go on by itself any more. The next turn looks when the next is due.
+-- Removes the end of a pause. The next turn recomputes when the next pause ends.
 local function forget_end(of)
   if has('e') then
     if call('ZREM', K.resumes, of) == 1 then

@@ -7,8 +7,8 @@
 
 local LISTS = { [0] = K.ready0, [1] = K.ready1, [2] = K.ready2, [3] = K.ready3, [9] = K.suspect }
 
--- Takes an id's tombstone in this list. True: so it lies there already. A tombstone in another list
--- stays, for whoever pops the id there.
+-- Removes the tombstone of an id for this list. True: there was one, so the id is in the list
+-- already. A tombstone for another list stays until the id is popped there.
 local function remove_tombstone(id, list)
   return call('HDEL', K.tombstones, id .. list) == 1
 end
@@ -73,7 +73,7 @@ local function heads(list, n)
   return call('LRANGE', LISTS[list], '0', ms(n - 1))
 end
 
--- Takes so many ids from the head of a list.
+-- Takes at most `n` ids from the head of a list.
 local function take(list, n)
   if n > 0 then
     call('LPOP', LISTS[list], ms(n))
@@ -108,9 +108,9 @@ local function parked_of(task, most, behind)
   return ids
 end
 
--- The names under which jobs of a task are parked that some releases could not read, but for those
--- that this release has failed on. Those of one name are passed over together. Behind the first 100
--- names the next claim of this release goes on where this one stops.
+-- The names under which jobs of a task are parked because releases could not read them, except for
+-- names with this release. The jobs of one name are skipped together. Beyond the first 100 names,
+-- the next claim of this release continues where this one stops.
 local function readable_by(release, task)
   local names, from = {}, '[' .. task .. '\1'
   for at = 1, 200 do

@@ -140,8 +140,8 @@ local function next_plain(entry, lists, may_list, asked)
   end
 end
 
--- The picks of a claim of so many jobs, while so many plain ones are ready: starts of plain ones,
--- and what each of them costs; and of groups their entries, members and starts.
+-- The picks of a claim of `n` jobs while `plain` plain jobs are ready: the starts of plain jobs and
+-- the cost of each; and the entries, members and starts of groups.
 local function choose(n, plain)
   restart_era(n + C.limit_step)
   -- Jobs with limits and without a group are plain ones, too.
@@ -214,8 +214,8 @@ local function choose(n, plain)
   return starts, plain_cost, picks, has('m') and examined or {}
 end
 
--- Virtual time goes on; what is behind it need not be remembered. More goes than one claim brings;
--- a sweep removes what is left of a flood.
+-- Virtual time advances; starts behind it are removed. Each claim removes more of them than it
+-- adds; a sweep removes the rest after a flood.
 local function served_at(start)
   if start > virtual_time() then
     virtual = start
@@ -263,8 +263,8 @@ local function take_picks(picks)
   local stay, go = {}, {}
   for _, entry in ipairs(touched) do
     local group = entry.group
-    -- Those with a rule, those of which some were not taken, and those of which suspects may be
-    -- left are looked at again.
+    -- Groups with a rule, groups of which not all picks were taken, and groups that may have
+    -- suspects are reviewed.
     local is_empty = not has('m') and entry.whole and not entry.heads[entry.next] and not may_have_suspects() and passed == #picks and not rules
     local list = is_empty and go or stay
     list[#list + 1], list[#list + 2] = ms(last[group]), group

@@ -1,10 +1,10 @@
--- Transitions, for watchers of the queue: from which state a job goes to which. The bit `v` tells
--- of it, and `followed` in `meta` until when one follows. A door that lets a job out says where it
--- was (`left`), and one that lets it in where it is now (`came`). `transitions` has what was told
--- last: pieces, each by the number of its last transition. A piece is a packed list of that number,
--- the time, the state and the reason, then of each job its id, task, state before, and failed
--- attempts. Nothing here may stop a script: what another program has made of the key is left alone,
--- and its transitions are lost.
+-- Transitions, for watchers of the queue: from which state a job goes to which. The bit `v` is set
+-- while a watcher may follow, and `followed` in `meta` has the time until which one follows. A door
+-- that removes a job notes its old state (`left`), and one that adds it stores the transition
+-- (`entered`). `transitions` has the last transitions in pieces, by the number of the last one of
+-- each. A piece is a packed list of that number, the time, the state and the reason, then of each
+-- job its id, task, state before, and failed attempts. An error here never stops a script: if
+-- another program has replaced the key, it is left alone, and its transitions are lost.
 --- include script/tools, script/has
 
 -- The old states of jobs, how many transitions this script has written, and whether a watcher
@@ -15,8 +15,8 @@ local is_over = { done = true, dead = true, cancelled = true, expired = true }
 -- How many pieces go at once, and how many this script has removed.
 local FORGOTTEN_AT_ONCE, forgotten = 200, 0
 
--- No watcher follows any more: what was told goes, a bounded number of pieces at a time, and the
--- bit with the last.
+-- No watcher follows any more: removes the stored transitions, a bounded number of pieces at a
+-- time, and clears the bit together with the last piece.
 local function forget_transitions()
   local some = redis.pcall('ZRANGE', K.transitions, '0', ms(FORGOTTEN_AT_ONCE - 1))
   if not some.err then
@@ -31,7 +31,7 @@ end
 
 local function is_followed()
   if is_marked == nil then
-    -- A mark that no clock could have set is none.
+    -- A mark that is too far in the future was not set by a watcher.
     local upto = whole(call('HGET', K.meta, 'followed') or '')
     is_marked = upto > now and upto <= now + C.followed_ms
     if not is_marked then

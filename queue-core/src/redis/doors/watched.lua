@@ -2,7 +2,7 @@
 -- The bit `w` tells of it.
 --- include script/tools, script/has, script/hint
 
--- Jobs have ended: who waits for one of them hears of it.
+-- Notifies the callers that wait for the end of these jobs.
 local function notify_ended(ids)
   if not has('w') then
     return

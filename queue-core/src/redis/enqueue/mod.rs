@@ -186,7 +186,7 @@ pub(in crate::redis) async fn enqueue_confirmed(
     Ok((answers, Confirmed { durability, replicas }))
 }
 
-/// What a job that is stored survives, as far as the servers tell in time.
+/// The failures that a stored job survives, if the servers report it in time.
 async fn durability_until(broker: &RedisBroker, until: Option<Instant>) -> Durability {
     let asked = broker.io.clocked(tokio::time::timeout_at(within(until).into(), broker.servers.durability()));
     asked.await.ok().and_then(Result::ok).unwrap_or(Durability::Volatile)
@@ -378,8 +378,8 @@ pub(in crate::redis) fn enqueued(value: Value, jobs: usize) -> Result<Option<Vec
     if answers.len() == jobs { Ok(Some(answers)) } else { Err(strange("the number of answers")) }
 }
 
-/// What became of [`confirm`]: whether the server's disk has it, and how many replicas do. A server
-/// that cannot say confirms nothing.
+/// The outcome of [`confirm`]: whether the server's disk has the write, and how many replicas have
+/// it. A server that cannot report this confirms nothing.
 pub(in crate::redis) fn confirmed(answers: Vec<Value>) -> (bool, u32) {
     let mut answers = answers.into_iter();
     let replicas = answers.next().and_then(|replicas| number(replicas).ok()).unwrap_or(0);

@@ -159,7 +159,7 @@ local function store_unique(is_free, id, envelope, priority, delay, at, digest, 
   return waits and 5 or 4, changed
 end
 
--- Notes what became of a job.
+-- Stores the outcome of a job.
 local function answer_unique(id, answer, other)
   total = total + 1
   answers[total] = answer

@@ -41,12 +41,12 @@ async fn page(broker: &RedisBroker, queue: &str, which: &GroupList, after: &[u8]
     let mut values = array(broker.script(queue, &GROUPS, call).await?)?.into_iter();
     let (others, declared, plain) = (words(next(&mut values)?)?, words(next(&mut values)?)?, words(next(&mut values)?)?);
     let (now, line) = (number::<i64>(next(&mut values)?)?, array(next(&mut values)?)?);
-    // What is no id is for the auditor to find.
+    // Values that are not ids are left to the auditor.
     let line = line.into_iter().filter_map(|id| JobId::from_bytes(&bytes(id).ok()?).ok()).collect();
     let (mut groups, mut names) = (Vec::new(), Vec::new());
     while let Some(name) = values.next() {
         names.push(bytes(name)?);
-        // What is no name is for the auditor to find. It has a place on the page all the same.
+        // An invalid name is left to the auditor. It still counts for the page.
         let name = GroupName::of_stored(&names[names.len() - 1]).filter(|_| names.len() <= which.limit());
         let (ready, active) = (number(next(&mut values)?)?, number(next(&mut values)?)?);
         let (rule, holder, since) = (words(next(&mut values)?)?, bytes(next(&mut values)?)?, words(next(&mut values)?)?);

@@ -46,7 +46,7 @@ pub(in crate::redis) async fn failures(broker: &RedisBroker, queue: &str) -> Res
 pub(in crate::redis) async fn history(broker: &RedisBroker, queue: &str, span: HistorySpan) -> Result<History> {
     let mut values = array(broker.script(queue, &HISTORY, HISTORY.call(&broker.keys, queue)).await?)?.into_iter();
     let now_ms = number(next(&mut values)?)?;
-    // What is no text is no task.
+    // A value that is not text is not the name of a task.
     let mut tasks: Vec<String> = array(next(&mut values)?)?.into_iter().filter_map(|name| text(name).ok()).collect();
     let mut seen = array(next(&mut values)?)?.into_iter();
     let mut releases = Vec::new();

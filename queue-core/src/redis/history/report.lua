@@ -72,7 +72,7 @@ local function add(task, tally, add_counts)
   add_to(task .. '\0h' .. ms(hour % C.hours), hour, tally, add_counts)
 end
 
--- The hour in which a task was last heard of. An `r` behind it says that its jobs repeat.
+-- The hour of the last report of a task. An `r` behind it means that its jobs repeat.
 local function hour_of(seen)
   return whole(string.match(seen or '', '^%d+') or '')
 end
@@ -117,8 +117,8 @@ local function place_of(task, repeats)
   return task
 end
 
--- A process that is new: those that were not heard of for long are forgotten, whenever there are so
--- many more.
+-- A new process. Each time that their number has grown by a fixed amount, processes without a
+-- recent report are forgotten.
 local reporters = call('HLEN', K.reporters)
 if not known and reporters > 0 and reporters % 100 == 0 then
   local names = call('HKEYS', K.reporters)

@@ -35,7 +35,7 @@ pub(in crate::redis) async fn register(broker: &RedisBroker, request: &Register)
         }
         Party::Producer => call.arg("p").arg(0),
     };
-    // First of all: a queue of which a key is broken is found by `doctor` too, if nobody has ever
+    // First of all, so that `doctor` finds a queue with a damaged key even if no caller has ever
     // registered with it.
     broker.list_queue(&request.queue, request.until).await?;
     let answer = broker.servers.script_until(request.until, Purpose::Requests, &request.queue, &REGISTER, call).await?;
@@ -79,7 +79,7 @@ pub(in crate::redis) async fn overdue(broker: &RedisBroker, queue: &str, skip: u
     let mut expired = Vec::new();
     while let Some(lane) = lanes.next() {
         let deadline_ms = number(next(&mut lanes)?)?;
-        // What is no text is no lane of anybody.
+        // A value that is not text is not the name of a lane.
         if let Ok(lane) = text(lane) {
             expired.push(OverdueLane { name: PartyName::new(lane), deadline_ms });
         }

@@ -52,7 +52,7 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, rule: &Cr
     while let Some(name) = lanes.next() {
         let (name, times) = (bytes(name)?, text(next(&mut lanes)?).unwrap_or_default());
         let (until, renewed) = times.split_once(':').unwrap_or_default();
-        // What is no text is no lane of anybody; it is forgotten with the others.
+        // A value that is not text is not the name of a lane; it is removed with the others.
         if let Ok(lane) = String::from_utf8(name.clone()) {
             fenced.insert(lane, (until.parse().unwrap_or(0), renewed.parse().unwrap_or(0)));
         }
@@ -64,8 +64,8 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, rule: &Cr
     let (mut held, complete) = scan(broker, queue, &fenced).await?;
     mark_suspects(broker, queue, &mut held).await?;
     let with_suspects: HashSet<String> = held.iter().filter(|job| job.suspect).map(|job| job.process.clone()).collect();
-    // A suspect that another lane of the process holds, whose own lease still stands, clears its
-    // neighbours as well.
+    // A suspect in another lane of the process, even in one with a valid lease, clears the other
+    // jobs as well.
     held.retain(|job| job.fenced.is_some());
     let living = if held.is_empty() { HashSet::new() } else { living(broker, queue).await? };
     let is_charged = |job: &Held| !living.contains(&job.process) && (job.suspect || !with_suspects.contains(&job.process));
@@ -90,7 +90,7 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, rule: &Cr
         let mut answer = array(broker.script(queue, &RECLAIM, call).await?)?.into_iter();
         reclaimed.returned = number(next(&mut answer)?)?;
         reclaimed.charged = number(next(&mut answer)?)?;
-        // What is no id is no job of ours: nobody could look at it.
+        // A value that is not an id cannot be looked up, so it is left out.
         let buried = array(next(&mut answer)?)?.into_iter().filter_map(|id| JobId::from_bytes(&bytes(id).ok()?).ok());
         reclaimed.buried = buried.collect();
     }
@@ -107,8 +107,7 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, rule: &Cr
     Ok(reclaimed)
 }
 
-/// The jobs that processes with fenced lanes hold; the second half says whether the scan came to
-/// its end.
+/// The jobs that processes with fenced lanes hold, and whether the scan reached its end.
 async fn scan(broker: &RedisBroker, queue: &str, fenced: &HashMap<String, (u64, u64)>) -> Result<(Vec<Held>, bool)> {
     let dying: HashSet<String> = fenced.keys().map(|name| PartyName::new(name.as_str()).process().to_owned()).collect();
     let mut held: HashMap<Vec<u8>, Held> = HashMap::new();

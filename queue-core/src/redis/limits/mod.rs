@@ -48,7 +48,7 @@ pub(in crate::redis) async fn keys(broker: &RedisBroker, queue: &str, which: &Li
         let mut stored = StoredLimitKey::new(key, LimitRecord::effective_rule(&bytes(next(&mut values)?)?));
         stored.held = number(next(&mut values)?)?;
         let holders = array(next(&mut values)?)?.into_iter().map(bytes).collect::<Result<Vec<_>>>()?;
-        // What is no id is for the auditor to find.
+        // Values that are not ids are left to the auditor.
         stored.holders = holders.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect();
         stored.waiting = number(next(&mut values)?)?;
         stored.next = JobId::from_bytes(&bytes(next(&mut values)?)?).ok();

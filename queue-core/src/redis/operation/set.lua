@@ -7,7 +7,7 @@
 -- ARGV[4]  at_once  'take': '1' if it does not wait for the lease of the runner before
 -- ARGV[5]  runner   'start': the runner or '-'
 -- ARGV[6]  said     'start': the description of the operation
--- Returns: 'NOBODY'; or 'DONE', 'OTHER' or 'UNDERWAY' with an id and the stored operation
+-- Returns: 'NONE'; or 'DONE', 'OTHER' or 'UNDERWAY' with an id and the stored operation
 -- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/clock, script/bits, operation/stored
 
@@ -54,7 +54,7 @@ elseif deed == 'take' then
   if of.state ~= 'running' or not (is_mine or is_left) then
     return { 'OTHER', id, of.stored }
   end
-  -- Also for the one who has it: a step of before that comes late is none of the next ones.
+  -- Also for the present runner: a late request of an earlier step must not count as the next step.
   of.runner, of.step, of.stepped = ARGV[3], plus(of.step, 1), ms(now)
   put_operation(id, of)
 elseif deed == 'stop' and of.state == 'running' then

@@ -12,7 +12,7 @@
 -- ARGV[10]    why       the reason of a cancellation, or ''
 -- ARGV[11]    states    the states in which jobs are changed, separated by commas
 -- ARGV[12..]  jobs      ids; of a requeue triples, see `people/requeueing.lua`
--- Returns: 'NOBODY'; or 'DONE' or 'OTHER' with the id, the stored operation, and 1 if there may be
+-- Returns: 'NONE'; or 'DONE' or 'OTHER' with the id, the stored operation, and 1 if there may be
 --   more jobs to pop
 -- Errors: FEATURE, SCHEMA
 -- Events: hint, hint_tick, hint_ended, hint_watch, transitions

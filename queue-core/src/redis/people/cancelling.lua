@@ -13,7 +13,7 @@ end
 
 -- Answers for each id: 0 there is none, 1 cancelled, 2 cancelled while active.
 local function cancel_jobs(ids, reason)
-  -- What each lane has to hear, packed once.
+  -- The cancelled deliveries of each lane, packed once.
   local answers, notes = {}, {}
   local function note_cancelled(receipt, id)
     local lane = lane_of(receipt)
@@ -41,7 +41,7 @@ local function cancel_jobs(ids, reason)
     call('HSET', K.gone, lane, cmsgpack.pack(gone))
   end
   if next(notes) then
-    -- The workers send a heartbeat at once, and hear of it.
+    -- The workers send a heartbeat at once, which returns the cancelled jobs.
     hint_watch()
   end
   return answers

@@ -65,7 +65,7 @@ fn limit(values: Value) -> Result<StoredLimitKey> {
     Ok(stored)
 }
 
-/// What is no id is for the auditor to find.
+/// Values that are not ids are left to the auditor.
 fn ids(values: Value) -> Result<Vec<JobId>> {
     let ids = array(values)?.into_iter().map(bytes).collect::<Result<Vec<_>>>()?;
     Ok(ids.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect())

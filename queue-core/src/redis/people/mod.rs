@@ -168,7 +168,7 @@ pub(in crate::redis) async fn stats(broker: &RedisBroker, queue: &str) -> Result
     let (mut counters, mut outboxes) = (array(next(&mut values)?)?.into_iter(), Vec::new());
     while let Some(name) = counters.next() {
         let value = next(&mut counters)?;
-        // What is no text is no counter of ours.
+        // A value that is not text is not a counter.
         let Ok(name) = text(name) else { continue };
         if name.starts_with(OUTBOX) {
             outboxes.push((name, bytes(value)?));

@@ -110,7 +110,7 @@ pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<Stored
         record.limits = JobLimits::keys_of(place.get(..=chain).unwrap_or_default());
     }
     if let Some(rises) = values.next() {
-        // The fraction tells which of two rises first.
+        // The fraction orders the promotions of one millisecond.
         record.rises_ms = words(rises)?.split('.').next().and_then(|ms| ms.parse().ok());
     }
     if let Some(returned) = values.next() {

@@ -1,7 +1,7 @@
 -- Removing jobs that are not active.
 --- include doors/end, doors/ready, people/note_due_and_hint
 
--- False: there is none of this id, or it is active.
+-- False: there is no job with this id, or it is active.
 local function remove(id)
   if call('HEXISTS', K.jobs, id) == 0 or call('HEXISTS', K.active, id) == 1 then
     return false

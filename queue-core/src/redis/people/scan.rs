@@ -197,7 +197,7 @@ async fn met_at(
     let mut jobs = Vec::new();
     while let Some(id) = values.next() {
         let (id, job) = (bytes(id)?, next(&mut values)?);
-        // What is no id is for the auditor to find.
+        // Values that are not ids are left to the auditor.
         let Ok(id) = JobId::from_bytes(&id) else { continue };
         if let Some(mut job) = record(&id, job)? {
             if subscription_at(&request.queue).is_some() {
@@ -247,7 +247,7 @@ async fn tagged(broker: &RedisBroker, request: &Scan, name: &str, value: &str, l
     let place = |id: &[u8]| if movers { place_to_bytes(&(id, &life)) } else { place_to_bytes(&id) };
     let mut members: Vec<Vec<u8>> = answer.map(bytes).collect::<Result<_>>()?;
     let is_page = members.len() == limit;
-    // What is no id is for the auditor to find.
+    // Values that are not ids are left to the auditor.
     let known = |members: &[Vec<u8>]| members.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect::<Vec<JobId>>();
     let ids = known(&members);
     let records = some_records(broker, &request.queue, &ids).await?;
@@ -282,7 +282,7 @@ async fn jobs_of(
     };
     let (mut of_id, mut unlike, mut lines) = (HashMap::new(), Vec::new(), Vec::new());
     for (id, place) in ids.into_iter().zip(places) {
-        // What is no id is for the auditor to find.
+        // Values that are not ids are left to the auditor.
         let Some(id) = id.and_then(|id| JobId::from_bytes(&id).ok()) else { continue };
         // Of the lines of those that have ended each may be that of the record.
         let vacant = match of_id.entry(id.clone()) {

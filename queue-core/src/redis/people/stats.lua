@@ -25,8 +25,8 @@ for list, key in pairs({ ['0'] = K.ready0, ['1'] = K.ready1, ['2'] = K.ready2, [
   end
 end
 
--- Of the groups that are served next, and of jobs that have limits and no group. Where none of
--- these tells its age, of some groups that may not be served.
+-- The age of jobs of the groups that are served next, and of jobs with limits and without a group.
+-- If none of these has an age, that of some groups that may not be served.
 local lined = call('ZCARD', K.line)
 if lined > 0 then
   local seen, left, behind = {}, C.heads, '(' .. NO_GROUP .. '\255'

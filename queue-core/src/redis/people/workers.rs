@@ -22,7 +22,7 @@ const RECORDS: usize = 1024 * 1024 / TASKS_BYTES;
 /// or not.
 pub(in crate::redis) async fn workers(broker: &RedisBroker, queue: &str) -> Result<Vec<WorkerRecord>> {
     let names = array(broker.read(queue, &broker.keys.on("HKEYS", queue, Kind::Lanes)).await?)?;
-    // What is no text is no lane of anybody.
+    // A value that is not text is not the name of a lane.
     let names: Vec<PartyName> = names.into_iter().filter_map(|name| text(name).ok()).map(PartyName::new).collect();
     let (mut lanes, mut now_ms) = (Vec::new(), 0);
     for names in names.chunks(MAX_ITEMS) {

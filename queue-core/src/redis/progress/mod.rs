@@ -1,4 +1,4 @@
-//! What handlers tell of their jobs while these run, and what people read of it.
+//! Progress and log lines that handlers report while their jobs run.
 
 use redis::Value;
 

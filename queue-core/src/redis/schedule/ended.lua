@@ -3,7 +3,7 @@
 -- it. See `ScheduleState::ended`.
 --- include script/tools, script/hint, script/has
 
--- Jobs that have ended and were to be cancelled: their lane need not hear of it any more.
+-- Jobs that have ended and were to be cancelled: their lanes need not be notified any more.
 local was_stopped = {}
 
 local function note_run(state, run, how)

@@ -91,8 +91,8 @@ if #stored > 0 then
   count('enqueued', #stored)
 end
 
--- A job that waits is cancelled now, one that runs at its ending: it keeps its receipt until then,
--- and its lane hears of it.
+-- A waiting job is cancelled now. A running job is cancelled at its ending: it keeps its receipt
+-- until then, and its lane is notified.
 local function stop(id)
   local entry, receipt = call('HGET', K.ticked, id), call('HGET', K.active, id)
   if not entry then

@@ -1,8 +1,8 @@
 -- A bit is set only while every live lane knows it: an older one would ignore what it tells of.
 --- include script/has
 
--- The first of the bits that a request needs which some lane does not know. It is asked for before
--- anything is written. What is noted of a lane that is no more holds nobody up.
+-- The first feature bit that a request needs and some lane does not know. Call this before anything
+-- is written. Entries of lanes that no longer exist are ignored.
 local function unknown_to_a_lane(needs)
   for bit in string.gmatch(needs, '.') do
     local known = has(bit) and {} or call('HGETALL', K.knows)

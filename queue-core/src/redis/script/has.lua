@@ -5,7 +5,7 @@ local function has(bit)
   return not bits or string.find(bits, bit, 1, true) ~= nil
 end
 
--- Sets a bit, before what it tells of is written.
+-- Sets a feature bit. Call this before the keys of the feature are written.
 local function set_bit(bit)
   if not has(bit) then
     bits = bits .. bit

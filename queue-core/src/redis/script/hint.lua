@@ -1,8 +1,8 @@
 -- Whoever includes this includes the clock first, if it is to be the same for the whole script.
 --- include script/clock
 
--- Tells idle workers of work now, or of a job that is due earlier than all others. Of work now it
--- tells since when, in microseconds: who has looked later knows of it.
+-- Notifies idle workers of work now, or of a job that is due earlier than all others. A hint of
+-- work now has its time in microseconds: a worker that has polled since ignores it.
 local function hint(at)
   -- It may be lost, so a user without the right to publish is no reason to stop half-way.
   redis.pcall('SPUBLISH', string.sub(K.meta, 1, -5) .. 'hint', at and ms(at) or '@' .. ms(micros))
@@ -18,7 +18,7 @@ local function hint_ended(id)
   redis.pcall('SPUBLISH', string.sub(K.meta, 1, -5) .. 'hint', '!' .. id)
 end
 
--- Tells those who watch a job that its handler has told something.
+-- Notifies the watchers of a job that its handler has reported something.
 local function hint_progress(id)
   redis.pcall('SPUBLISH', string.sub(K.meta, 1, -5) .. 'hint', '%' .. id)
 end

@@ -7,8 +7,7 @@ local function life()
   return run and history and run .. history or ''
 end
 
--- The same with the number of times that a mark of watchers began to stand: in between nothing was
--- told.
+-- The same with the count of marks of watchers: without a mark, transitions are not recorded.
 local function life_of_follow_mark(begun)
   local own = life()
   return own ~= '' and own .. '.' .. begun or ''

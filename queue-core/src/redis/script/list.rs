@@ -38,7 +38,7 @@ const MIDDLE: u64 = 1 << 52;
 /// When virtual time begins a new era. Two of them are as much as a double counts.
 const ERA: u64 = 1 << 51;
 
-/// What scripts write as `C.name`.
+/// The constants that scripts use as `C.name`.
 pub(super) fn constants() -> [(&'static str, String); 72] {
     [
         ("schema", format!("'{SCHEMA}'")),
@@ -46,7 +46,7 @@ pub(super) fn constants() -> [(&'static str, String); 72] {
         ("max_bytes", MAX_BYTES.to_string()),
         ("due_items", DUE_ITEMS.to_string()),
         ("unrun_ms", UNRUN_MS.to_string()),
-        // The record of a worker that says nothing of itself, but for the time.
+        // The record of a worker without a record of its own, except for the time.
         ("no_record", text_of(WorkerInfo::default().encoded())),
         // Of jobs that releases cannot read.
         ("releases", UNREADABLE_RELEASES.to_string()),
@@ -54,11 +54,11 @@ pub(super) fn constants() -> [(&'static str, String); 72] {
         ("stopped", format!("'{STOPPED}'")),
         ("clock_moved", CLOCK_MOVED.as_millis().to_string()),
         ("remembered_ms", BACKFILL_REMEMBERED.as_millis().to_string()),
-        // Of jobs for whose end somebody waits.
+        // Of watched jobs.
         ("watched_ms", WATCHED.as_millis().to_string()),
         ("most_watched", MOST_WATCHED.to_string()),
         ("watched_keep_ms", WATCHED_KEEP.as_millis().to_string()),
-        // Of who follows a queue.
+        // Of watchers that follow a queue.
         ("followed_ms", FOLLOWED.as_millis().to_string()),
         ("transitions_kept", TRANSITIONS_KEPT.to_string()),
         ("transitions_at_once", TRANSITIONS_AT_ONCE.to_string()),
@@ -154,7 +154,7 @@ macro_rules! fragments {
     };
 }
 
-/// The files of which scripts are made.
+/// The fragments from which scripts are composed.
 static FRAGMENTS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
     fragments! {
         "audit/aside"

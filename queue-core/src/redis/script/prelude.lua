@@ -22,9 +22,8 @@ local function put_all(key, pairs_)
   return new
 end
 
--- Other hands may have left anything under our keys. What they left is no reason to stop half-way,
--- which would leave worse, or to refuse the neighbours: a number that is none is zero, a list that
--- is none is empty.
+-- Another program may have written anything to these keys. A script never stops half-way because of
+-- that, and does not refuse other jobs: an invalid number counts as zero, an invalid list as empty.
 
 -- A whole number from 0 to 2^52, which a double holds exactly: it is 140,000 years in milliseconds.
 local FOREVER = C.forever

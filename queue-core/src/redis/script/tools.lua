@@ -6,7 +6,7 @@ local function after(delay)
   return delay > 0 and math.ceil(micros / 1000) + delay or now
 end
 
--- One variadic command over a list, after some fixed arguments; says what the last one answered.
+-- One variadic command over a list, in pieces, after some fixed arguments; returns the last answer.
 local function many(command, key, list)
   local answer = nil
   for from = 1, #list, PIECE do

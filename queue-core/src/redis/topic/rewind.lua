@@ -65,7 +65,8 @@ elseif step == 'look' or step == 'begin' then
   local length, added = length_of_log()
   local first = call('XRANGE', K.log, '-', '+', 'COUNT', '1')[1]
   first = first and first[1]
-  -- Behind the cursor lies what it had read before an earlier rewind, and has not read again.
+  -- Behind the cursor are the entries that it had read before an earlier rewind and has not read
+  -- again.
   if not of.upto or is_behind(of.cursor, of.upto) then
     of.upto, of.upto_position = of.cursor, of.position
   end
@@ -86,7 +87,7 @@ elseif step == 'cancel' then
   local cancelled = 0
   for at = 5, #ARGV do
     local id = ARGV[at]
-    -- A job that was claimed since it was listed goes on.
+    -- A job that was claimed since it was listed continues.
     if call('HEXISTS', K.active, id) == 0 and cancel_waiting(id, ARGV[4] ~= '' and ARGV[4] or nil) then
       cancelled = cancelled + 1
     end

@@ -7,7 +7,7 @@
 -- position of that; else `TOKEN` of the last that has ended, or `-`; `TOKEN:UPTO:POSITION` while it
 -- has not come again to where it had read before.
 
--- Nothing: there is none of this name.
+-- Nil: there is no subscription of this name.
 local function subscription_of(name)
   local stored = call('HGET', K.subscriptions, name) or ''
   local cursor, position, lost, made, begin, types, unknown_types, skipped, rewind =
@@ -64,8 +64,8 @@ local function length_of_log()
   return fields.length, fields['entries-added'] or fields.length, fields['last-generated-id']
 end
 
--- How many entries a step reads next that has read so many with so many bytes. Nobody knows how
--- large the first ones are; the others are taken to be as these.
+-- How many entries a step reads next, after it has read `read` entries with `bytes` bytes. The size
+-- of the first entries is unknown; the others are assumed to be of the same size.
 local function entries_to_read(read, bytes)
   local fit = read == 0 and 4 or math.floor((C.max_bytes - bytes) * read / math.max(bytes, 1))
   return math.max(math.min(fit, 50, C.trim_step - read), 1)

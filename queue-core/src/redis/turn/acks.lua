@@ -1,7 +1,7 @@
 -- Reads the acks of a turn: nothing is believed but the receipt, and nothing written before all of
 -- them are looked at.
 
--- All that are done; those of which nothing is kept; and the groups of which a record is.
+-- All done jobs; the jobs without a record; and the groups of jobs with a record.
 local acked, gone, keeps = {}, {}, {}
 -- Positions of endings that are stale, and what the lane has answered for with them.
 local stale, answered, position = {}, {}, 0

@@ -150,7 +150,7 @@ fn ending(call: &mut Cmd, ending: &Ending) {
                 None => call.arg(""),
             }
         }
-        // The sign before the error tells an empty one from none.
+        // The sign before the error distinguishes an empty error from none.
         Ending::Bury { reason, error } => {
             call.arg("bury").arg(reason.name()).arg(error.as_ref().map(|error| format!("!{error}")).unwrap_or_default())
         }

@@ -2,7 +2,7 @@
 
 -- The lists of priorities that there may be.
 local ORDER = has('p') and { 0, 1, 2, 3 } or { 2 }
--- Whether there is no further group of which this lane could get a job.
+-- Whether no further group has a job for this lane.
 local served_all = false
 
 -- What waits for a claim: 1 more jobs, 2 suspects. `drained`: there is nothing in the list of
@@ -25,8 +25,8 @@ local function waiting_work(drained)
   if has('c') then
     suspects = 2 * call('EXISTS', K.suspect)
     if has('g') and suspects == 0 and call('EXISTS', K.doubts) == 1 then
-      -- A search of this turn that found nothing is not repeated. One that stopped half-way says
-      -- nothing: the next claim goes on.
+      -- A search of this turn that found nothing is not repeated. One that stopped half-way proves
+      -- nothing: the next claim continues it.
       local found = may_be_doubted == nil and next_suspect(false)
       suspects = (found or may_be_doubted) and 2 or 0
     end

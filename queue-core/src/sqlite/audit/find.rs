@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// What is looked for.
+/// The checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
     LeaseEndless,
@@ -80,7 +80,7 @@ pub(super) const CHECKS: [Check; 24] = [
 /// The subject of a finding, and what its repair needs.
 pub(super) type Found = (Value, Value);
 
-/// Findings of one look.
+/// Findings of one check.
 const STEP: usize = 500;
 
 /// A lease that ends later never ends: 140,000 years.
@@ -98,8 +98,8 @@ const LEASE_ENDLESS: &str = "SELECT CAST(name AS BLOB), lane FROM queue_lanes WH
 const LEASE_TOO_LONG: &str =
     "SELECT CAST(name AS BLOB), lane FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline > ?2 + duration LIMIT ?3";
 
-/// Workers of which something is stored and that have no lane. A fenced lane is none.
-/// ?1 queue, ?2 nothing, ?3 limit.
+/// Workers with a record or a load but without a lane. Fenced lanes do not count. ?1 queue, ?2
+/// nothing, ?3 limit.
 const RECORD_WITHOUT_LANE: &str = "SELECT CAST(process AS BLOB), ?2 FROM (SELECT queue, process FROM queue_workers \
         UNION SELECT queue, process FROM queue_loads) \
     WHERE queue = ?1 AND process NOT IN (SELECT process FROM queue_lanes WHERE queue = ?1 AND NOT fenced) LIMIT ?3";
@@ -276,7 +276,7 @@ fn rows(tx: &Tx<'_>, sql: &str, queue: &Queue<'_>, than: i64) -> rusqlite::Resul
 const LANE_PROCESSES: &str = "SELECT DISTINCT CAST(process AS BLOB), record FROM queue_lanes \
         LEFT JOIN queue_workers USING (queue, process) WHERE queue = ?1 AND NOT fenced";
 
-/// Workers with a lane whose record is missing or damaged. Whoever has another name is no worker.
+/// Workers with a lane whose record is missing or damaged. Other names are not those of workers.
 fn workers_without_record(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<Found>> {
     let mut statement = tx.sql(LANE_PROCESSES)?;
     let workers = statement.query_map([queue.key], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, Option<Vec<u8>>>(1)?)))?;

@@ -93,8 +93,8 @@ fn readers(_: &Path) -> Vec<u32> {
     Vec::new()
 }
 
-/// What an ordinary user can still write to the disk of a file; `None` where the system does not
-/// tell.
+/// The space on the disk of a file that is free for ordinary users; `None` if the system does not
+/// report it.
 #[cfg(unix)]
 fn free(database: &Path) -> Option<u64> {
     let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -1,7 +1,7 @@
 //! Waking idle workers, here and in other processes, when work was committed.
 //!
 //! Within a process a hint goes through a channel. Between processes it is a datagram, see
-//! [`sockets`](super::sockets). Hints may be lost: whoever waits polls as well.
+//! [`sockets`](super::sockets). Hints may be lost, so waiting workers also poll.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -71,7 +71,7 @@ impl Bell {
         Bell { listeners, ..Bell::default() }
     }
 
-    /// Other processes that have the same file open hear it as well.
+    /// Other processes that have the same file open are notified as well.
     #[cfg(unix)]
     pub(crate) fn with(self, peers: Peers) -> Self {
         Bell { peers: Some(peers), ..self }

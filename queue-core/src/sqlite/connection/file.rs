@@ -63,7 +63,7 @@ struct Identity {
 enum There {
     Nothing,
     File(Identity),
-    /// The file system does not tell.
+    /// The file system gives no answer.
     Unknown,
 }
 
@@ -75,7 +75,7 @@ pub(crate) enum Checked {
     Reopened,
 }
 
-/// Why there is no database to go on with.
+/// Why there is no usable database.
 struct Problem {
     problem: String,
     /// Another process may be creating one now.
@@ -206,8 +206,8 @@ impl File {
             (Some(problem), None) => {
                 tracing::error!(broker = %self.path.display(), "the database is lost, all reads and writes fail: {problem}");
             }
-            // A file that is being made has no queue in it yet: what becomes of it is told soon
-            // enough.
+            // A file that is being made has no queue in it yet. Its final state is reported by the
+            // next check.
             (Some(problem), Some(before)) if problem != before && !making => {
                 tracing::warn!(broker = %self.path.display(), "the database is still lost: {problem}");
             }

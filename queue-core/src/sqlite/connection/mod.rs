@@ -13,7 +13,7 @@
 //! | `busy` | waits for the write lock of another process |
 //! | `ballast`, `condition` | a full disk |
 //! | `owners` | refuses files of other users |
-//! | `triggers`, `told.sql` | what records transitions, while a watcher follows a queue |
+//! | `triggers`, `transitions.sql` | what records transitions, while a watcher follows a queue |
 //! | `doorbell`, `sockets` | notifies listeners, here and in other processes, that there is work |
 
 pub(crate) mod ballast;

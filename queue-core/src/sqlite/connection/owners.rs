@@ -24,7 +24,7 @@ pub(crate) fn check(database: &Path) -> Result<()> {
         // The file system may not answer; SQLite says more of that.
         let (Ok(folder), Ok(found)) = (fs::metadata(folder), fs::symlink_metadata(&file)) else { continue };
         let (by_group, by_all) = (folder.mode() & 0o020 != 0, folder.mode() & 0o002 != 0);
-        // Who owns the folder can put there what they want, whoever else may write to it.
+        // The owner of the folder can replace its files, whatever the permissions of other users.
         let is_trusted = [own, 0].contains(&found.uid()) || found.uid() == folder.uid() && !by_all;
         if !is_trusted && (by_group || by_all) {
             return Err(Error::Config(format!(

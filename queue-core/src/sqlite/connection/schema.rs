@@ -8,27 +8,27 @@
 //! | `queue_parked` | the parked jobs by task |
 //! | `queue_lanes` | a row per lane: sequence, last answer, deadline |
 //! | `queue_workers` | a row per worker with a lane: its record |
-//! | `queue_loads` | a row per worker with a lane: what it uses, and what it was asked |
-//! | `queue_leaving` | a row per lane whose worker has stopped and left jobs behind |
+//! | `queue_loads` | a row per worker with a lane: its resource usage, and the last request to it |
+//! | `queue_leaving` | a row per lane whose worker has stopped with running jobs |
 //! | `queue_gone` | jobs that were cancelled under a lane |
 //! | `queue_producers` | a row per producer: sequence, last answers |
 //! | `queue_keyed` | a row per job that was enqueued with a key: the key, and how it is held |
-//! | `queue_keys` | a row per key that is held: by which job, for how long, and who waits for it |
+//! | `queue_keys` | a row per key that is held: its holder, for how long, and the job that waits for it |
 //! | `queue_grouped`, `queue_groups` | a row per job with a group; a row per group that has or had a line |
 //! | `queue_holders` | a row per job that runs and has a group |
 //! | `queue_rules`, `queue_virtual_times` | rules of groups; a row per queue with groups: its virtual time |
-//! | `queue_limits` | a row per limit: what is declared and set of it |
+//! | `queue_limits` | a row per limit: the declared and the set values |
 //! | `queue_limited`, `queue_chains` | a row per job with limits; a row per kind of such jobs that are ready |
 //! | `queue_slots`, `queue_rates`, `queue_wakes` | keys of limits: who holds them, their rates, when they have room |
 //! | `queue_aging`, `queue_rising` | a row per queue whose waiting jobs rise; a row per job that may, while it is ready and perhaps for longer |
 //! | `queue_remembered` | digests of given ids whose jobs are done |
-//! | `queue_counters` | what happened since the queue exists |
-//! | `queue_places` | where bounded searches and cleanups of a queue have stopped, who sweeps it, and the last reports of outboxes |
-//! | `queue_history` | a row per task and per minute or hour in a circle: what happened then |
-//! | `queue_tasks` | a row per task with a history: the hour in which it was last heard of |
+//! | `queue_counters` | counts of events since the queue exists |
+//! | `queue_places` | where bounded searches and cleanups of a queue continue, the sweeping worker, and the last reports of outboxes |
+//! | `queue_history` | a row per task and per minute or hour of a ring: its tally |
+//! | `queue_tasks` | a row per task with a history: the hour of its last report |
 //! | `queue_deployed` | a row per release of workers: when it was first seen |
 //! | `queue_reporters` | a row per worker: number and hour of its last report |
-//! | `queue_failures` | a row per failure pattern: what is known of it |
+//! | `queue_failures` | a row per failure pattern: its record |
 //! | `queue_schedules` | a row per schedule: its definition and state, and when it is due |
 //! | `queue_ticked` | jobs of schedules that have not ended |
 //! | `queue_watched` | jobs for whose end a caller waits, and until when |
@@ -36,8 +36,8 @@
 //! | `queue_progress` | progress and log lines that handlers have reported |
 //! | `queue_tags` | a row per tag of a job, by a digest of its name and value |
 //! | `queue_pauses` | who paused a queue, when, why and until when; and when pauses of groups end |
-//! | `queue_operations` | what people do to all jobs that match, step by step: the one that is under way, and the last that have ended |
-//! | `queue_topics`, `queue_log` | a row per topic: how many entries were added, what it keeps; a row per entry of its log |
+//! | `queue_operations` | operations on all matching jobs: the running one, and the last that have ended |
+//! | `queue_topics`, `queue_log` | a row per topic: how many entries were added, and its retention; a row per entry of its log |
 //! | `queue_subscriptions` | a row per subscription: its cursor |
 //! | `queue_backfilled` | ids of jobs that a backfill or an operator created, for a day |
 //!
@@ -365,7 +365,7 @@ pub(crate) fn refused(shown: &str, error: &rusqlite::Error) -> Error {
             Error::Config(format!("cannot open the database {shown}: {error}; check the permissions of the file and its folder"))
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => unavailable(shown, "another process has held its lock for 4 s", error),
-        // The second is what the index of the log beside the database is told on a full disk.
+        // The second is the error of the index of the write-ahead log on a full disk.
         Some(ErrorCode::DiskFull) => full(),
         _ if error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE) => full(),
         _ => unavailable(shown, error.to_string(), error),

@@ -1,5 +1,5 @@
--- The tables. The module `schema` says what they hold. All of them are made together, with the
--- first opening of a file.
+-- The tables. The module `schema` describes them. All of them are made together, with the first
+-- opening of a file.
 --
 -- Numbers to which something is added end at 2^53: SQLite would make a sum that overflows a REAL,
 -- which no column takes.
@@ -61,7 +61,7 @@ CREATE TABLE queue_lanes (
     answer BLOB,
     UNIQUE (queue, name)
 ) STRICT;
--- Lanes whose workers have stopped and left jobs behind, which are not charged.
+-- Lanes whose workers have stopped with running jobs. These jobs are not charged.
 CREATE TABLE queue_leaving (lane INTEGER PRIMARY KEY) STRICT;
 CREATE TABLE queue_workers (
     queue INTEGER NOT NULL,
@@ -69,7 +69,7 @@ CREATE TABLE queue_workers (
     record BLOB NOT NULL,
     PRIMARY KEY (queue, process)
 ) STRICT, WITHOUT ROWID;
--- What workers use, and what they were asked.
+-- The resource usage of workers, and requests to them.
 CREATE TABLE queue_loads (
     queue INTEGER NOT NULL,
     process TEXT NOT NULL,
@@ -106,7 +106,8 @@ CREATE TABLE queue_counters (
     value INTEGER NOT NULL CHECK (value BETWEEN -9007199254740992 AND 9007199254740992),
     PRIMARY KEY (queue, name)
 ) STRICT, WITHOUT ROWID;
--- Where a bounded search or cleanup has stopped, who sweeps, and the last reports of outboxes.
+-- Positions at which a bounded search or cleanup continues, the sweeping worker, and the last
+-- reports of outboxes.
 CREATE TABLE queue_places (
     queue INTEGER NOT NULL,
     name TEXT NOT NULL,
@@ -312,18 +313,17 @@ CREATE TABLE queue_backfilled (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX queue_backfilled_at ON queue_backfilled (queue, at);
 
--- What programs wait for, follow and search: a result, the transitions of a queue, what handlers
--- have told, tags, and the operations of people.
+-- Watched jobs, followed queues and their transitions, progress and logs, tags, and operations.
 CREATE TABLE queue_watched (
     queue INTEGER NOT NULL,
     id BLOB NOT NULL,
     until INTEGER NOT NULL,
     PRIMARY KEY (queue, id)
 ) STRICT, WITHOUT ROWID;
--- Which queues watchers follow. `until` when the mark of a watcher stands; 0: it stands no longer,
--- and nothing is left of what was told. `begun`: how many times a mark began to stand. `now`: the
--- time, if the clock belongs to a test; NULL: it is that of the machine. The triggers of
--- `told.sql`, which are made with the first mark, write the transitions.
+-- Queues that watchers follow. `until`: when the mark of a watcher expires; 0: it has expired, and
+-- its transitions are removed. `begun`: how many times a mark was set after it had expired. `now`:
+-- the time, if a test controls the clock; NULL: the clock of the machine counts. The triggers of
+-- `transitions.sql`, which are made with the first mark, write the transitions.
 CREATE TABLE queue_followed (
     queue INTEGER PRIMARY KEY,
     until INTEGER NOT NULL,

@@ -43,7 +43,7 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// Those of whoever listens beside us.
+    /// The sockets of the other processes that listen.
     fn beside(own: &Path) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;

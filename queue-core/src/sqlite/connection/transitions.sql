@@ -23,7 +23,7 @@ BEGIN
     FROM queue_followed WHERE queue = NEW.queue AND until > coalesce(now, CAST(unixepoch('subsec') * 1000 AS INTEGER));
     DELETE FROM queue_transitions WHERE queue = NEW.queue AND number = (SELECT last - 10000 FROM queue_followed WHERE queue = NEW.queue);
 END;
--- A job that was active and is gone is done. That the record of a job goes that has ended is no
+-- A removed job that was active is done. The removal of the record of an ended job is not a
 -- transition.
 CREATE TRIGGER IF NOT EXISTS queue_transition_removed AFTER DELETE ON queue_jobs
 WHEN OLD.state NOT IN (6, 7, 8, 9) AND EXISTS (SELECT 1 FROM queue_followed WHERE queue = OLD.queue AND until IS NOT 0)

@@ -1,12 +1,12 @@
-//! The triggers that tell of transitions. A file has them only while the mark of a watcher stands
-//! for a queue of it.
+//! The triggers that record transitions. A file has them only while the mark of a watcher of one of
+//! its queues is valid.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{tx::after, unsigned::Unsigned};
 use crate::broker::FOLLOWED;
 
-/// Makes the triggers that tell of transitions, where they are missing.
+/// Makes the triggers that record transitions, if they are missing.
 pub(crate) fn make(connection: &Connection) -> rusqlite::Result<()> {
     if count(connection)? == 3 {
         return Ok(());

@@ -10,7 +10,7 @@ use crate::{address::JobId, clock::Clock, error::Error};
 /// Why an operation was not done: the operation's own refusal, or the database's.
 #[derive(Debug)]
 pub(crate) enum Failed {
-    /// It wrote nothing that stays; the others of its group go on.
+    /// Its writes are undone; the other operations of its group continue.
     Refused(Error),
     /// The whole group has to be given up.
     Sqlite(rusqlite::Error),
@@ -28,8 +28,7 @@ impl From<Error> for Failed {
     }
 }
 
-/// What a queue's listeners have to hear: that there is work now, or at this time (broker
-/// milliseconds).
+/// A hint for the listeners of a queue: there is work now, or at this time (broker milliseconds).
 pub(crate) type HintsOut = BTreeMap<String, i64>;
 
 pub(crate) struct Tx<'a> {
@@ -69,8 +68,8 @@ impl<'a> Tx<'a> {
         Tx { connection, source, clock, now: in_ms(clock), noted, counters: BTreeMap::new(), hints: HintsOut::new() }
     }
 
-    /// How long it is until the clock reads this. To the microsecond and more: whoever waits so
-    /// long finds it due.
+    /// The time until the clock reads this. It is at least as precise as a microsecond, so that
+    /// `at` is due after this wait.
     pub(crate) fn until(&self, at: i64) -> Duration {
         between(self.clock, at)
     }
@@ -344,7 +343,7 @@ fn in_ms(clock: Duration) -> i64 {
     i64::try_from(clock.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A time so long after `now`.
+/// The time `now` plus a duration.
 pub(crate) fn after(now: i64, delay: Duration) -> i64 {
     // Rounded up, so that nothing starts early.
     let ms = delay.as_nanos().div_ceil(1_000_000);

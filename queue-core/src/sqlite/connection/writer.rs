@@ -307,8 +307,8 @@ impl Group {
         if let Err(error) = outcome {
             let error = self.error_of(error);
             for (op, failure) in answers {
-                // An enqueue hears that there is no room: that is its reason, whatever became of
-                // the others.
+                // An enqueue is answered that there is no room, even if the commit failed for
+                // another operation.
                 let full = matches!((op.commit().added(), &failure), (Some(_), Some(Error::BrokerFull { .. })));
                 *failure = Some(if full { self.full() } else { error.duplicate() });
             }
@@ -399,7 +399,8 @@ impl Group {
 }
 
 fn is_full(error: &rusqlite::Error) -> bool {
-    // The index of the write-ahead log is a file, too; that it cannot grow is told as an I/O error.
+    // The index of the write-ahead log is a file, too. If it cannot grow, SQLite reports an I/O
+    // error.
     let index = error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE);
     index || matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull))
 }

@@ -52,7 +52,7 @@ pub(crate) fn retry(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, delay:
     later(tx, queue, job, RETRY, delay)
 }
 
-/// The handler wants to go on later.
+/// The handler asked for another run later.
 pub(crate) fn snooze(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, delay: Duration) -> Result<(), Failed> {
     snoozed(tx, queue, &job, 1)?;
     later(tx, queue, job, SCHEDULED, delay)
@@ -174,7 +174,7 @@ pub(super) fn keep_parked(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> Result<
 
 /// An operator requeues a job that is dead, or that has ended without a run.
 pub(crate) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<Changed, Failed> {
-    /// A job that has ended begins anew, without an expiry, in the same round. Its place is for
+    /// An ended job starts again without an expiry, in the same round. Its place is for
     /// `ready_push.sql`.
     const REQUEUE: &str = "UPDATE queue_jobs SET attempts = 0, crashes = 0, first_crash = NULL, snoozes = snoozes & ?4, returns = 0, \
             returned = NULL, ended = NULL, note = NULL, envelope = ?3 \

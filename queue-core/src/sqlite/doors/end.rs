@@ -62,14 +62,14 @@ pub(crate) fn acked(tx: &mut Tx<'_>, queue: &Queue<'_>, receipt: Receipt, id: &[
     Ok(true)
 }
 
-/// What waits for the end of a job hears of it: its schedule, and who watches it.
+/// Notifies the schedule and the watchers of a job of its end.
 fn note_end_and_notify(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, how: &str) -> Result<(), Failed> {
     match job.id {
         ValueRef::Blob(id) => {
             schedule::ended(tx, queue, id, how)?;
             watched::notify(tx, queue, id)
         }
-        // What is no id is no schedule's, and nobody's.
+        // A value that is not an id belongs to no schedule and no caller.
         _ => Ok(()),
     }
 }
@@ -208,7 +208,7 @@ pub(crate) fn replace_record(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], Befo
     remove(tx, queue, id, state, bytes)
 }
 
-/// A row whose id is none: no one could finish it.
+/// A row with an invalid id: it cannot be finished.
 pub(super) fn repair(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &Value) -> Result<(), Failed> {
     gone(tx, queue, id)?;
     repaired(tx, queue, 1);
@@ -246,7 +246,7 @@ pub(crate) fn trim(tx: &mut Tx<'_>, queue: &Queue<'_>, limits: KeepLimits, items
     if !too_many(tx)? {
         return Ok(0);
     }
-    // First what is over, then what was to be kept for the shortest time.
+    // First the expired records, then those with the earliest expiry.
     let mut removed = evict_kept(tx, queue, items)?;
     while removed < items && too_many(tx)? {
         let first = |state| oldest(tx, queue, state).map(|found| found.map(|(_, until, _)| (until, state)));

@@ -118,8 +118,8 @@ pub(crate) fn line_of(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::
     Ok(row(tx, queue, name)?.map(|row| row.line))
 }
 
-/// Where the jobs of a priority stand in a line, but for the one that holds it: the first place and
-/// the last.
+/// The first and the last place of the jobs of a priority in a line, except for the job that blocks
+/// it.
 pub(crate) fn places_of(priority: i64) -> (i64, i64) {
     ((priority + 1) << 56, ((priority + 2) << 56) - 1)
 }

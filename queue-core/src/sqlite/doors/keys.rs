@@ -261,7 +261,7 @@ pub(crate) fn started(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(
     }
 }
 
-/// A job that has ended gives its key back, if it holds it and not for a time. `gone`: nothing of
+/// A job that has ended returns its key, if it holds it and not for a time. `gone`: no record of
 /// the job stays.
 pub(super) fn give_back(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), gone: bool) -> Result<(), Failed> {
     const FORGET: &str = "DELETE FROM queue_keyed WHERE queue = ?1 AND id = ?2";

@@ -133,8 +133,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// A chain that was picked from goes to the end of its group and priority; what cannot go on is
-    /// shut, what is empty goes.
+    /// A chain from which a job was picked moves to the end of its group and priority. A chain
+    /// whose limits have no room is shut, and an empty one is removed.
     pub(super) fn settle(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, chain: i64, start: i64) -> rusqlite::Result<()> {
         let Some(limited) = head_of(tx, queue, chain)? else { return drop_empty(tx, queue, chain).map(drop) };
         match self.blocker(tx, queue, &limited)? {

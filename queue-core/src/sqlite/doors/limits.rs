@@ -11,9 +11,9 @@
 //! | `queue_wakes` | a key that has, or may have, room from a time on, and chains that are shut under it; a time of 0: now |
 //! | `queue_limits` | what is declared and set of a limit |
 //!
-//! A chain is open until it is looked at: a claim shuts what it finds and cannot start. A key that
-//! has room again is among the wakes before the transaction ends that gives it room. So nothing
-//! waits that may start, and no claim looks at what is shut.
+//! A chain is open until a claim examines it: the claim shuts the chains whose jobs cannot start. A
+//! transaction that gives a key room adds it to the wakes. So no job waits that may start, and no
+//! claim examines shut chains.
 
 use rusqlite::{OptionalExtension, ToSql, params};
 
@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// The group of jobs that have limits and no group: it is no share of its own, what it has is
+/// The group of jobs with limits and without a group. It has no share of its own: its jobs are
 /// served among the plain jobs.
 pub(crate) const NO_GROUP: &[u8] = b"\0\0";
 
@@ -226,8 +226,8 @@ fn shut_under(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Opt
     Ok(shut.and_then(|key| LimitKey::from_bytes(&key)))
 }
 
-/// Until when a key is kept for a job that costs more, and waits for it. `until`: what the key says
-/// itself.
+/// Until when a key is reserved for a waiting job that costs more. `until`: the value that is
+/// stored with the key.
 pub(crate) fn kept_until(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, until: Option<i64>) -> rusqlite::Result<Option<i64>> {
     const WAKE: &str = "SELECT at FROM queue_wakes WHERE queue = ?1 AND key = ?2 AND at > ?3";
     let known = until.map_or(tx.now, |at| at.max(tx.now));
@@ -298,7 +298,7 @@ pub(super) fn is_waited_for(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> r
     tx.sql(ANY)?.query_row(params![queue.key, key.as_bytes()], |row| row.get(0))
 }
 
-/// A key has room from a time on.
+/// Stores from when on a key has room.
 pub(super) fn wake(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &LimitKey, at: i64) -> rusqlite::Result<()> {
     const WAKE: &str = "INSERT INTO queue_wakes (queue, key, at) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET at = excluded.at";
     tx.sql(WAKE)?.execute(params![queue.key, key.as_bytes(), at])?;

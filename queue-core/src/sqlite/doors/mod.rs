@@ -63,7 +63,7 @@ use crate::broker::Unreadable;
 #[derive(Debug)]
 #[must_use = "a job that leaves its place needs another one"]
 pub(crate) struct Leaving<'a> {
-    /// As it is stored: another program may have written what is no id.
+    /// The stored value, which another program may have replaced by an invalid id.
     id: ValueRef<'a>,
     /// The digest of a given id.
     digest: Option<i64>,
@@ -74,7 +74,7 @@ pub(crate) struct Leaving<'a> {
 }
 
 impl<'a> Leaving<'a> {
-    /// A job of which nothing but its id matters.
+    /// A job of which only the id matters.
     fn only(id: impl Into<ValueRef<'a>>) -> Self {
         Leaving { id: id.into(), digest: None, failures: None, unreadable: None }
     }

@@ -45,7 +45,7 @@ pub(crate) enum End {
 
 /// A job that may be claimed.
 pub(crate) struct Waiting {
-    /// As it is stored: another program may have written what is no id.
+    /// The stored value, which another program may have replaced by an invalid id.
     pub(super) id: Value,
     pub(super) envelope: Vec<u8>,
     pub(super) attempts: u32,
@@ -252,7 +252,7 @@ pub(crate) fn depth(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<BTreeMap<JobState,
     let mut statement = tx.sql(DEPTH)?;
     let mut rows = statement.query([queue.key])?;
     while let Some(row) = rows.next()? {
-        // A state that is none is for the auditor to find.
+        // An invalid state is left to the auditor.
         if let Ok(state) = row::state(row.get::<_, i64>(0)?) {
             *depth.entry(state).or_default() += Unsigned::<u64>::get(row, 1)?;
         }

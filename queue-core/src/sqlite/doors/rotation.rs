@@ -113,7 +113,8 @@ pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission
     Ok(true)
 }
 
-/// What was picked and not taken gives back what it took of limits; chains go on, or are shut.
+/// Picked jobs that were not taken return their slots and charges; their chains stay open or are
+/// shut.
 fn settle(tx: &mut Tx<'_>, queue: &Queue<'_>, picks: &mut Picks, taken: usize) -> Result<(), Failed> {
     for (_, id, _) in &picks.grouped[taken..] {
         if let Some(limited) = limits::of(tx, queue, id)? {
@@ -367,7 +368,7 @@ fn entry(tx: &Tx<'_>, queue: &Queue<'_>, name: Vec<u8>, asked: usize) -> Result<
     let line = row.map_or(0, |row| row.line);
     let room = groups::room(tx, queue, &name, rule)?;
     let heads: VecDeque<(Value, i64)> = match &holder {
-        // As a suspect it is none of these.
+        // A suspect is claimed in another way.
         Some(holder) => tx
             .sql("SELECT id FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3")?
             .query_map(params![queue.key, holder, LINED], |row| Ok((row.get(0)?, 0)))?

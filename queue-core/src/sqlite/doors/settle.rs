@@ -67,8 +67,7 @@ pub(crate) fn holder<'a>(
     Ok(Some(Leaving { digest, failures, unreadable, ..Leaving::only(id) }))
 }
 
-/// An ending came too late. If that was since the job was cancelled, the lane need not hear of it
-/// any more.
+/// An ending was stale. If the reason is a cancel, the lane need not be notified of it any more.
 pub(super) fn stale(tx: &Tx<'_>, receipt: Receipt, id: &[u8]) -> rusqlite::Result<()> {
     const FORGET: &str = "DELETE FROM queue_gone WHERE lane = ?1 AND id = ?2 AND claim = ?3";
     tx.sql(FORGET)?.execute(params![receipt.lane, id, receipt.claim]).map(drop)

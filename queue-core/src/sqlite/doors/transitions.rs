@@ -34,7 +34,7 @@ struct Mark {
     begun: i64,
 }
 
-/// Marks a queue as one that a watcher follows, for `stands`. The life changes whenever a mark
+/// Marks a queue as one that a watcher follows, for `valid_for`. The life changes whenever a mark
 /// begins to stand: before it nothing was recorded.
 pub(crate) fn follow(tx: &Tx<'_>, queue: &Queue<'_>, valid_for: Duration) -> Result<Followed, Failed> {
     const MARK: &str = "INSERT INTO queue_followed (queue, until, begun, now) VALUES (?1, ?2, ?3, ?4)
@@ -70,7 +70,7 @@ pub(crate) fn transitions(tx: &Tx<'_>, queue: &Queue<'_>, after: u64, limit: usi
     while let Some(row) = rows.next()? {
         read += 1;
         let (number, at_ms, id, head): (i64, i64, Vec<u8>, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-        // What is no id is for the auditor to find.
+        // Values that are not ids are left to the auditor.
         let Ok(id) = JobId::from_bytes(&id) else { continue };
         let mut one = StoredTransition::new(number.max(0).unsigned_abs(), at_ms, id);
         let state = |stored: Option<i64>| stored.and_then(|number| row::state(number).ok());

@@ -53,7 +53,7 @@ pub(crate) fn enqueue(tx: &mut Tx<'_>, request: &Enqueue) -> Result<Vec<Enqueued
         tx.sql(ANSWERED)?.execute(params![queue.key, name, Unsigned(request.seq), stored_answers(request, &[]), tx.now])?;
         return Ok(vec![Enqueued::Stored; request.jobs.len()]);
     }
-    // Of a relay, groups of which a job was refused: no later one goes before it.
+    // For a relay: the groups with a refused job. Later jobs of these groups must not overtake it.
     let mut refused: HashSet<&GroupName> = HashSet::new();
     let mut answers = Vec::with_capacity(request.jobs.len());
     let mut earliest: Option<i64> = None;

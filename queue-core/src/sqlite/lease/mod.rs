@@ -1,8 +1,8 @@
-//! Leases: names and their durations, heartbeats, and what becomes of the jobs of a lane that lost
-//! its own (R1, R6, R7).
+//! Leases: registration, heartbeats, and the reclaim of the jobs of lanes whose lease has expired
+//! (R1, R6, R7).
 //!
-//! A reclaimer asks for `overdue`, asks `fence` to end those that are the same at its second look,
-//! and has `reclaim` take their jobs back.
+//! A reclaimer reads the `overdue` lanes, calls `fence` for those that are unchanged at its second
+//! check, and `reclaim` to return their jobs.
 
 mod extend;
 mod fence;

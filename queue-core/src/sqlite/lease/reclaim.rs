@@ -53,7 +53,7 @@ pub(crate) fn reclaim(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<R
             let (job, crashes, is_last) = settle::charge(tx, &queue, held, *until, rule)?;
             if is_last {
                 end::bury(tx, &queue, job, BuryReason::Crashed)?;
-                // What is no id is no job of ours: nobody could look at it.
+                // A value that is not an id cannot be looked up, so it is left out.
                 reclaimed.buried.extend(JobId::from_bytes(held.id()).ok());
             } else {
                 back::retry(tx, &queue, job, rule.delay.saturating_mul(u32::try_from(crashes).unwrap_or(u32::MAX)))?;
@@ -102,9 +102,9 @@ struct Process {
 
 impl Process {
     fn of(tx: &Tx<'_>, queue: &Queue<'_>, lanes: &[Lane]) -> Result<Self, Failed> {
-        /// Whether any lane of a process holds a suspect, also one whose own lease still stands. A
-        /// job is none whose process lived for longer in this run than it may have in the one that
-        /// it crashed in.
+        /// Whether any lane of a process holds a suspect, even if the lease of that lane is valid.
+        /// A job does not count if its process lived for longer in this run than the crashed run
+        /// may have lasted.
         const HAS_SUSPECT: &str = "SELECT EXISTS (SELECT 1 FROM queue_lanes JOIN queue_jobs INDEXED BY queue_jobs_order \
                 ON queue_jobs.queue = queue_lanes.queue \
             AND queue_jobs.state = ?3 AND queue_jobs.rank = queue_lanes.lane \

@@ -22,13 +22,13 @@ pub(super) fn cancel(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], reason: 
     };
     end::cancelled(tx, queue, job, reason)?;
     if changed == Changed::WhileActive {
-        // The workers send a heartbeat at once, and hear of it.
+        // The workers send a heartbeat at once, which returns the cancelled jobs.
         tx.hint(&watches_of(queue.name), tx.now);
     }
     Ok(changed)
 }
 
-/// False: there is none of this id, it has ended, or it runs.
+/// False: there is no job with this id, it has ended, or it runs.
 pub(crate) fn cancel_waiting(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], reason: Option<&str>) -> Result<bool, Failed> {
     let state = match place(tx, queue, id)? {
         None | Some((DONE | DEAD | CANCELLED | EXPIRED | ACTIVE, ..)) => return Ok(false),

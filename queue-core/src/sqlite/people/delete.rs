@@ -17,7 +17,7 @@ pub(super) fn delete(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Resul
     Ok(if remove(tx, queue, id)? { Changed::Yes } else { Changed::No })
 }
 
-/// False: there is none of this id, or it is active.
+/// False: there is no job with this id, or it is active.
 pub(crate) fn remove(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<bool, Failed> {
     /// State and bytes of a job that may be removed.
     const DELETE: &str =

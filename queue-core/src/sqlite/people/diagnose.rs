@@ -48,7 +48,7 @@ fn lease_left(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<Option<i64>,
     Ok(deadline.map(|deadline| deadline.saturating_sub(tx.now)))
 }
 
-/// Where a ready job stands: its state says whether among plain jobs, suspects, in the line of a
+/// The position of a ready job: by its state, among plain jobs, among suspects, in the line of a
 /// group, or in a chain.
 fn line(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, eligible_groups: u64, most: u64) -> Result<Line, Failed> {
     const PLACE: &str = "SELECT state, rank, pos FROM queue_jobs WHERE queue = ?1 AND id = ?2";

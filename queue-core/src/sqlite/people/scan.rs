@@ -41,7 +41,7 @@ pub(crate) fn scan(tx: &mut Tx<'_>, request: &Scan) -> Result<Scanned, Failed> {
         let (n, place, is_full) = some(tx, &queue, (*number, rank, pos, id), limit - examined, &mut jobs)?;
         examined += n;
         if examined == limit || is_full {
-            // Where nothing of a page can be read, the state ends.
+            // If no row of a page can be read, the state ends.
             let next = place.or_else(|| following(&numbers, *number));
             return Ok(Scanned::new(jobs, next.map(|place| place_to_bytes(&place)).transpose()?));
         }
@@ -87,8 +87,8 @@ fn some(
     let (mut examined, mut last, mut size) = (0, None, jobs.iter().map(|(job, _)| job.envelope.len()).sum::<usize>());
     while let Some(row) = rows.next()? {
         examined += 1;
-        // Of what has another type, which another program wrote, no place can be told. It stands
-        // behind all others.
+        // A value of another type, which another program wrote, has no position. It sorts behind
+        // all others.
         if let (ValueRef::Integer(rank), ValueRef::Integer(pos), ValueRef::Blob(id)) = (row.get_ref(10)?, row.get_ref(7)?, row.get_ref(0)?)
         {
             last = Some((state, rank, pos, id.to_vec()));

@@ -56,7 +56,7 @@ pub(crate) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> 
         let mut looked = groups::next(tx, &queue, HEADS)?;
         looked.push(limits::NO_GROUP.to_vec());
         note_oldest(tx, &queue, &looked, &mut stats)?;
-        // None of these tells its age: some groups that may not be served.
+        // The groups that may be served gave no age: examine some of the others.
         if stats.oldest.is_none() {
             let others = groups::some_with_jobs(tx, &queue, HEADS + looked.len())?;
             let others: Vec<Vec<u8>> = others.into_iter().filter(|name| !looked.contains(name)).take(HEADS).collect();

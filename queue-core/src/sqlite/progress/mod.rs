@@ -1,4 +1,4 @@
-//! What handlers tell of their jobs while these run, and what people read of it.
+//! Progress and log lines that handlers report while their jobs run.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -29,7 +29,7 @@ pub(crate) fn store(tx: &mut Tx<'_>, reported: &ProgressReport) -> Result<Vec<bo
 fn one(tx: &mut Tx<'_>, queue: &Queue<'_>, lane: i64, reported: &JobProgress) -> Result<bool, Failed> {
     /// Whether a lane holds a job by a claim.
     const HOLDS: &str = "SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3 AND rank = ?4 AND pos = ?5";
-    /// Stores what was told of a job.
+    /// Stores the reports of a job.
     const STORE: &str = "INSERT OR REPLACE INTO queue_progress (queue, id, progress, log) VALUES (?1, ?2, ?3, ?4)";
     let id = reported.id.as_bytes();
     let claim = i64::try_from(reported.claim).unwrap_or(i64::MAX);

@@ -27,7 +27,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Nothing, when there is nothing to tell again.
+    /// `None` if the answer has no jobs and no stale endings.
     pub(super) fn of(claim: i64, deliveries: &[Delivery], stale: &[usize]) -> Result<Option<Vec<u8>>, Failed> {
         if deliveries.is_empty() && stale.is_empty() {
             return Ok(None);
@@ -41,7 +41,7 @@ impl Kept {
 pub(super) fn replay(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64, name: &str, kept: Option<Vec<u8>>) -> Result<TurnAnswer, Failed> {
     let mut answer = queue_state(tx, queue, None)?;
     let Some(kept) = kept else { return Ok(answer) };
-    // One that cannot be read is as good as none: its lane has to begin anew.
+    // An unreadable answer counts as missing: the lane has to register again.
     let kept: Kept = codec::unpack(&kept).map_err(|_| Error::Forgotten(name.to_owned()))?;
     for id in &kept.ids {
         let found = tx

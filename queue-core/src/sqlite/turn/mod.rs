@@ -1,8 +1,8 @@
 //! The turn: what a lane has finished, then what it claims, in one transaction (R2 to R5).
 //!
-//! `finish` hands each ending to the doors; what is due joins the line; `claim` takes what the lane
-//! has room for; `answer` returns what the lane got and how its queue is, and returns it again when
-//! the answer was lost.
+//! `finish` passes each ending to the doors; due jobs become ready; `claim` takes as many jobs as
+//! the lane has room for; `answer` returns these jobs and the state of the queue, and returns them
+//! again after a lost answer.
 
 mod answer;
 mod claim;
