@@ -70,8 +70,10 @@
 
 // ARCHITECTURE.md lists the layers of these modules. The duties and the pump run on the broker's
 // I/O thread, so a handler that blocks its runtime does not delay them. Handlers run on the runtime
-// that called `Worker::run`. `job_log` and `metrics` have a file each for builds without their
-// feature.
+// that called `Worker::run`, blocking handlers on one thread for each slot. One thread receives
+// signals, one writes the log of the command line, and one, the alarm, wakes the pump for due jobs.
+// If the pump panics, the worker ends with an error. `job_log` and `metrics` have a file each for
+// builds without their feature.
 
 mod application;
 mod arrival;

@@ -2,7 +2,18 @@
 //! ourselves. `link` is a connection, `endpoint` a server as all our connections to it see it.
 //! `servers` finds the server that holds a queue, with the help of `sentinel` and `cluster`, and
 //! decides how long a call keeps trying. `hints` listens to announcements. `refusal` and `probe`
-//! say why a server did not do what it was asked.
+//! report why a server did not carry out a call.
+//!
+//! A failed call is of one of three kinds:
+//!
+//! - *Not carried out* (no connection, `READONLY`, `LOADING`, `CLUSTERDOWN`, `TRYAGAIN`, `MOVED`,
+//!   `ASK`): it is repeated at the right server, until its deadline.
+//! - *Perhaps carried out* (no answer, a broken connection): the caller gets an error. Turns and
+//!   enqueues are sent again under the same number.
+//! - *Refused* (no memory, no permission): an error for the operator.
+//!
+//! When a server is demoted, replaced, or loses its slots, all connections to it are dropped. The
+//! client library's own cluster modes repeat what may have been carried out, so they are not used.
 
 #[cfg(feature = "cluster")]
 pub(in crate::redis) mod cluster;
