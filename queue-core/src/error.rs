@@ -8,7 +8,7 @@ use std::{error::Error as StdError, sync::Arc};
 
 use self::advice::{advice, it_is};
 pub use self::pending::Pending;
-use crate::address::{JobAddress, JobId};
+use crate::id::{JobAddress, JobId};
 
 /// The error of the operating system, the server or the database behind one of ours.
 pub type Cause = Arc<dyn StdError + Send + Sync>;

@@ -142,6 +142,7 @@ mod event;
 mod fingerprint;
 mod group;
 mod handler;
+mod id;
 mod inject;
 pub mod inspect;
 mod inspector;

@@ -4,7 +4,7 @@
 use std::{any::Any, fmt, marker::PhantomData, sync::Arc};
 
 use super::Error;
-use crate::address::JobAddress;
+use crate::id::JobAddress;
 
 /// An enqueue without an answer: its jobs may or may not be stored.
 ///
