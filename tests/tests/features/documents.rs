@@ -119,6 +119,23 @@ fn a_link_that_leads_nowhere_is_found() {
     assert_eq!(problems("[a](docs/none.md) [b](docs/README.md#none)\n```\n[c](none)\n```"), 2);
 }
 
+/// What the comparison says of a project can be checked. The page defines "not documented".
+#[test]
+fn every_cell_of_the_comparison_links_to_its_source() {
+    let page = read("docs/comparison.md");
+    let (tables, _) = page.split_once("\n## Measurements\n").expect("the page has measurements");
+    let rows = tables.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| |"));
+    let (mut count, mut missing) = (0, Vec::new());
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches(['|', ' ']).split(" | ").collect();
+        count += cells.len() - 1;
+        let has_source = |cell: &&&str| cell.contains("](") || cell.contains("][") || **cell == "not documented";
+        missing.extend(cells[1..].iter().filter(|cell| !has_source(cell)).map(|cell| format!("{}: {cell}", cells[0])));
+    }
+    assert!(count > 100, "only {count} cells were found");
+    assert!(missing.is_empty(), "these cells of docs/comparison.md have no link: {missing:#?}");
+}
+
 pub(super) fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
@@ -213,7 +230,13 @@ fn the_reference_has_every_feature_flag_with_its_default() {
     let page = read("docs/configuration.md");
     let of_all = section(&page, "Feature flags");
     let mut problems = Vec::new();
-    for package in ["queue-core", "queue-worker", "queue-outbox"] {
+    let packages = fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    let packages = packages.filter(|name| name.starts_with("queue-"));
+    // Only other packages of ours depend on the calendar.
+    let packages: Vec<String> =
+        packages.filter(|name| name != "queue-calendar" && read(&format!("{name}/Cargo.toml")).contains("\n[features]\n")).collect();
+    assert!(packages.len() >= 4, "{packages:?}");
+    for package in packages {
         // The rows of this package in the reference, and its own table.
         let rows = of_all.split_once(&format!("| `{package}` |")).expect("it is in the reference").1;
         let rows = rows.split("\n| `queue-").next().unwrap_or(rows);
@@ -323,7 +346,7 @@ fn every_page_is_in_the_index_and_in_the_book() {
 }
 
 /// The spans of code in a text.
-fn code(text: &str) -> Vec<&str> {
+pub(super) fn code(text: &str) -> Vec<&str> {
     let (mut spans, mut rest) = (Vec::new(), text);
     while let Some(start) = rest.find('`') {
         let fence = if rest[start..].starts_with("``") { "``" } else { "`" };

@@ -1,15 +1,16 @@
 //! The reference of the settings has the ranges and the defaults of the code.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use queue_core::{Draft, Error, Job, Middleware, Registry, Task, TaskDef, broker::Priority, prelude::*};
+use queue_core::{Draft, Error, Job, Middleware, Registry, Task, TaskDef, broker::Priority, prelude::*, schedule::Schedule};
+use queue_tests::server::{Kind, Server};
 use queue_worker::{Worker, WorkerError};
 
-use super::documents::{read, section};
+use super::documents::{code, read, section};
 
 #[task(name = "settings.bare", limit(name = "settings", rate = "10/1s", burst = 5))]
 async fn bare() {}
@@ -45,14 +46,17 @@ fn rows(heading: &str) -> BTreeMap<String, Row> {
 
 /// The numbers of a cell; times are milliseconds.
 fn numbers(cell: &str) -> Vec<u64> {
-    let cell = cell.replace(",000", "000");
-    let words: Vec<&str> = cell.split([' ', ',']).collect();
+    let is_digit = |at: usize| cell.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
+    let is_read = |&(at, c): &(usize, char)| c != ',' || at == 0 || !is_digit(at - 1) || !is_digit(at + 1);
+    let cell: String = cell.char_indices().filter(is_read).map(|(_, c)| c).collect();
+    let words: Vec<&str> = cell.split([' ', ',', ';']).collect();
     let number = |at: usize| {
         let number: u64 = words[at].parse().ok()?;
         let unit = words.get(at + 1).copied().unwrap_or_default();
         let time = humantime::parse_duration(&format!("{number}{unit}")).ok().filter(|_| !unit.is_empty());
         Some(match time {
             Some(time) => u64::try_from(time.as_millis()).unwrap(),
+            None if unit == "KiB" => number << 10,
             None if unit == "MiB" => number << 20,
             None => number,
         })
@@ -233,5 +237,134 @@ fn the_reference_has_the_defaults_of_a_task() {
         let row = rows.iter().find(|row| row.starts_with(&format!("| `{option} ")) || row.starts_with(&format!("| `{option}(")));
         let cell = row.expect(option).trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
         assert!(cell == default || cell.starts_with(&format!("{default}, ")), "`{option}`: {cell}, and the code has {default}");
+    }
+}
+
+/// The rows of the table of bounds, with the constant for each of their numbers: its file in the
+/// source of `queue-core`, and its name. A 1 has none.
+const BOUNDS: [(&str, &[(&str, &str)]); 15] = [
+    (
+        "payload; result; error text of a failure",
+        &[("envelope.rs", "PAYLOAD_MAX"), ("envelope.rs", "RESULT_MAX"), ("envelope.rs", "ERROR_MAX")],
+    ),
+    ("nesting of payloads and results; elements in them", &[("codec.rs", "DEPTH_MAX"), ("codec.rs", "ELEMENTS_MAX")]),
+    ("names of queues, tasks, schedules, limits", &[("address.rs", "NAME_MAX")]),
+    ("given id", &[]),
+    ("group; unique key given as text", &[("group.rs", "GROUP_MAX"), ("key.rs", "KEY_MAX")]),
+    ("headers of a job", &[("envelope.rs", "HEADERS_MAX"), ("envelope.rs", "HEADER_BYTES_MAX")]),
+    ("tags of a job", &[("envelope/tags.rs", "TAGS_MAX"), ("envelope/tags.rs", "TAG_NAME_MAX"), ("envelope/tags.rs", "TAG_VALUE_MAX")]),
+    ("limits of a job; of a queue", &[("limit/mod.rs", "LIMITS_OF_A_JOB"), ("broker/limit.rs", "LIMIT_RULES")]),
+    ("cost of a job", &[("limit/mod.rs", "COST_MAX")]),
+    ("rules of groups in a queue; weight of a group", &[("broker/group.rs", "GROUP_RULES"), ("group.rs", "WEIGHT_MAX")]),
+    ("paused tasks of a queue; reason of a pause", &[("broker/pause.rs", "PAUSED_TASKS"), ("broker/pause.rs", "PAUSE_REASON_MAX")]),
+    ("progress message; progress value", &[("broker/progress/mod.rs", "PROGRESS_MESSAGE"), ("broker/progress/mod.rs", "PROGRESS_VALUE")]),
+    (
+        "log of a job",
+        &[("broker/progress/mod.rs", "LOG_LINES"), ("broker/progress/mod.rs", "LOG_BYTES"), ("broker/progress/mod.rs", "LINE_MAX")],
+    ),
+    ("ticks of one backfill", &[("schedule/facade.rs", "MOST_BACKFILLED")]),
+    ("operations kept in the history of a queue; at once", &[("broker/operation/mod.rs", "OPERATIONS_KEPT")]),
+];
+
+/// The value of a constant, which is a product of numbers.
+fn constant(file: &str, name: &str) -> u64 {
+    let source = read(&format!("queue-core/src/{file}"));
+    let (_, value) = source.split_once(&format!("const {name}: ")).unwrap_or_else(|| panic!("{file} has no {name}"));
+    let (value, _) = value.split_once(';').expect("it ends");
+    let (_, value) = value.split_once(" = ").expect("it has a value");
+    value.split(" * ").map(|factor| factor.replace('_', "").parse::<u64>().unwrap()).product()
+}
+
+/// The rows of the table of bounds.
+fn bounds_of_reference() -> BTreeMap<String, String> {
+    let page = read("docs/configuration.md");
+    let rows = section(&page, "Bounds").lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "));
+    rows.filter(|(what, _)| *what != "what").map(|(what, bound)| (what.to_owned(), bound.to_owned())).collect()
+}
+
+#[test]
+fn the_reference_has_the_bounds_of_the_code() {
+    let rows = bounds_of_reference();
+    let compared: BTreeSet<&str> = BOUNDS.map(|(what, _)| what).into();
+    assert_eq!(rows.keys().map(String::as_str).collect::<BTreeSet<_>>(), compared);
+    for (what, constants) in BOUNDS {
+        let stated: Vec<u64> = numbers(&rows[what]).into_iter().filter(|number| *number != 1).collect();
+        let mut values: Vec<u64> = constants.iter().map(|(file, name)| constant(file, name)).collect();
+        // One number for all.
+        values.dedup();
+        assert_eq!(stated, values, "{what}: {}", rows[what]);
+    }
+}
+
+#[tokio::test]
+async fn the_reference_has_the_characters_of_names_and_ids() {
+    let (rows, client) = (bounds_of_reference(), Client::connect("sqlite://:memory:").await.unwrap());
+    let of_names = code(&rows["names of queues, tasks, schedules, limits"]).concat();
+    let of_ids = code(&rows["given id"]).concat();
+    for c in (' '..='~').chain(['\u{e9}']) {
+        let (in_names, text) = (c.is_ascii_alphanumeric() || of_names.contains(c), format!("a{c}"));
+        let named = plain::job().queue(text.as_str()).enqueue(&client).await;
+        assert_eq!(named.is_ok(), in_names, "a queue `{text}`");
+        let given = plain::job().id(text.as_str()).enqueue(&client).await;
+        assert_eq!(given.is_ok(), in_names || of_ids.contains(c), "an id `{text}`");
+    }
+}
+
+#[tokio::test]
+async fn the_reference_has_the_defaults_of_urls() {
+    let page = read("docs/configuration.md");
+    let rows = section(&page, "Broker URLs").lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |"));
+    let parameters = rows.filter_map(|row| Some((row.split_once('=')?.0, row.rsplit_once(" | ")?.1.trim_matches('`'))));
+    let defaults: BTreeMap<&str, &str> = parameters.filter(|(name, _)| !name.contains(':')).collect();
+    let others = ["none", "the roots that are compiled in", "the name or address of each server"];
+    let values: Vec<&str> = defaults.iter().filter(|(_, default)| !others.contains(default)).map(|(name, _)| *name).collect();
+    assert_eq!(values, ["db", "durability", "namespace"]);
+
+    let folder = tempfile::tempdir().unwrap();
+    let durability = async |parameters: String| {
+        let url = format!("sqlite://{}{parameters}", folder.path().join("queue.db").display());
+        Client::connect(&url).await.unwrap().inspector().durability().await.unwrap()
+    };
+    let default = durability(String::new()).await;
+    assert_eq!(default, durability(format!("?durability={}", defaults["durability"])).await);
+    assert_ne!(default, durability("?durability=process-crash".to_owned()).await);
+
+    let server = Server::start(Kind::Redis);
+    plain::job().enqueue(&Client::connect(&server.socket_url()).await.unwrap()).await.unwrap();
+    let url = format!("{}?db={}&namespace={}", server.socket_url(), defaults["db"], defaults["namespace"]);
+    assert_eq!(Client::connect(&url).await.unwrap().inspector().queues().await.unwrap(), ["default"]);
+}
+
+#[test]
+fn the_reference_has_the_settings_of_a_client() {
+    let (page, client) = (read("docs/configuration.md"), read("queue-core/src/client/mod.rs"));
+    let (table, source) = (section(&page, "Client settings"), format!("{client}{}", read("queue-core/src/middleware.rs")));
+    let setters = source.lines().filter_map(|line| line.trim().strip_prefix("pub fn "));
+    let setters = setters.filter(|line| line.contains("(&self") && line.ends_with("-> Client {"));
+    let setters: BTreeSet<&str> = setters.filter_map(|line| line.split('(').next()).collect();
+    assert!(setters.len() > 5, "{setters:?}");
+    let missing: Vec<&&str> = setters.iter().filter(|setter| !table.contains(&format!("`{setter}("))).collect();
+    assert!(missing.is_empty(), "docs/configuration.md lacks these: {missing:?}");
+    let deadline = client.split_once("ENQUEUE_DEADLINE: Duration = Duration::from_secs(").and_then(|(_, rest)| rest.split_once(')'));
+    let (seconds, _) = deadline.expect("there is a deadline");
+    assert!(table.contains(&format!("| `with_deadline(d)` | {seconds} s |")), "the deadline is {seconds} s");
+}
+
+#[test]
+fn the_reference_has_the_defaults_of_a_schedule() {
+    let page = read("docs/configuration.md");
+    let schedule = format!("{:?}", Schedule::every("nightly", Duration::from_secs(60)));
+    for (option, default, field) in [
+        ("tz", "`UTC`", "zone: \"UTC\""),
+        ("overlap", "`allow`", "overlap: Allow"),
+        ("catch_up", "`last`", "catch_up: Last"),
+        ("window", "none", "window: None"),
+        ("jitter", "`0s`", "jitter: 0ns"),
+        ("pause_after_dead", "`0`: never", "pause_after: 0"),
+    ] {
+        let row = section(&page, "Options of `#[task]`").lines().find(|line| line.starts_with(&format!("| `{option} = ")));
+        let row = row.expect(option);
+        assert!(row.ends_with(&format!(" | {default} |")), "{row}");
+        assert!(schedule.contains(field), "`{option}`: {row}, and the code has {schedule}");
     }
 }
