@@ -54,7 +54,8 @@ pub struct Extended {
     /// The lane's jobs that were cancelled, with their claim numbers. This is a hint: each delivery
     /// still needs its ending.
     pub cancelled: Vec<(JobId, u64)>,
-    /// The latest request to the worker, for a heartbeat that [carries its load](Extend::saying).
+    /// The latest request to the worker, for a heartbeat that carries its
+    /// [load](Extend::with_load).
     /// It comes with every such heartbeat.
     pub asked: Option<WorkerAsk>,
 }

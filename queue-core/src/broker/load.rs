@@ -12,7 +12,7 @@ use crate::json;
 const VERSION: u64 = 1;
 
 /// The load of a worker, as it reports it with one lane about every five seconds
-/// ([`Extend::saying`](super::Extend::saying)).
+/// ([`Extend::with_load`](super::Extend::with_load)).
 ///
 /// Memory and CPU are those of its whole process. Each of several workers in one process reports
 /// the load of the whole process.
