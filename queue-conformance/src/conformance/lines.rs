@@ -103,16 +103,20 @@ pub async fn the_end_of_a_job_frees_the_line(bed: Bed) {
 }
 
 /// Where failures are skipped, the next job passes, and the one that failed comes back to the head.
+/// A job that failed under another rule blocks the group line no longer.
 pub async fn a_job_that_waits_for_its_retry_lets_the_next_pass_if_asked(bed: Bed) {
-    order(&bed, "a", GroupOrder::SkipFailed).await;
+    order(&bed, "a", GroupOrder::Ordered).await;
     let ids = put(&bed, "a", 4).await;
     let mut lane = bed.lane().await;
     let first = lane.claim_one().await;
-    assert!(lane.claim(5).await.is_empty(), "one at a time");
     assert!(lane.end(&first, nack(Duration::from_millis(1))).await);
+    assert_eq!(group(&bed, "a").await.blocked_by.as_ref(), Some(&ids[0]));
+    order(&bed, "a", GroupOrder::SkipFailed).await;
+    assert_eq!(group(&bed, "a").await.blocked_by, None);
     tokio::time::sleep(Duration::from_millis(10)).await;
     let again = lane.claim_one().await;
     assert_eq!(again.id, ids[0], "what was due goes before the others");
+    assert!(lane.claim(5).await.is_empty(), "one at a time");
     assert!(lane.end(&again, nack(LONG)).await);
     let second = lane.claim_one().await;
     assert_eq!(second.id, ids[1], "the next one passes");

@@ -6,7 +6,7 @@ use super::{Inspector, JobRecord, Reason, record::time};
 use crate::{
     address::{JobAddress, JobId, check_queue},
     broker::{
-        Diagnosis, DynBroker, GroupLine, GroupOrder, GroupPage, JobState, Line, MAX_ITEMS, Pause, PauseOf, QueueStats, StoredLimitKey,
+        Diagnosis, DynBroker, GroupLine, GroupPage, JobState, Line, MAX_ITEMS, Pause, PauseOf, QueueStats, StoredLimitKey,
         StoredPause, WorkerMode, WorkerRecord,
     },
     error::{Error, Result},
@@ -201,8 +201,7 @@ impl Inspector {
         let (mut waiting, mut holders) = (Vec::new(), Vec::new());
         for group in &page.groups {
             let rule = group.rule.over(defaults);
-            let holder = group.blocked_by.as_ref().filter(|_| rule.order == Some(GroupOrder::Ordered));
-            match (rule.paused, holder) {
+            match (rule.paused, &group.blocked_by) {
                 (true, _) => waiting.push(("group_paused", group.ready)),
                 (_, Some(holder)) if group.ready > 0 => {
                     holders.push(holder.clone());

@@ -72,7 +72,7 @@ for _, group in ipairs(names) do
   answer[#answer + 1] = depth_of(group)
   answer[#answer + 1] = call('ZLEXCOUNT', K.holders, '[' .. group .. '\0', '(' .. group .. '\1')
   answer[#answer + 1] = call('HGET', K.rules, group) or ''
-  answer[#answer + 1] = call('HGET', K.front, group) or ''
+  answer[#answer + 1] = holder_of_line(group) or ''
   local oldest = oldest_of(group)
   answer[#answer + 1] = oldest and ms(oldest) or ''
 end

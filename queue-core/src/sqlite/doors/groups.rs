@@ -15,7 +15,7 @@
 
 use rusqlite::{OptionalExtension, ToSql, params, types::Value};
 
-pub(super) use super::rules::rule;
+pub(crate) use super::rules::rule;
 pub(crate) use super::rules::{store_rule, stored_rule, stored_text};
 use super::{
     limits,
@@ -136,7 +136,7 @@ pub(crate) fn line(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], most: usize) -> 
     Ok(found.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect())
 }
 
-pub(super) fn is_ordered(rule: GroupRule) -> bool {
+pub(crate) fn is_ordered(rule: GroupRule) -> bool {
     rule.order == Some(GroupOrder::Ordered)
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn stored_rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqli
 
 /// What holds for a group: its own rule, for the rest what an operator has set for all (`*`), and
 /// for the rest of that what code declares (`+`).
-pub(super) fn rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<GroupRule> {
+pub(crate) fn rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<GroupRule> {
     const RULES: &str = "SELECT name, rule FROM queue_rules WHERE queue = ?1 AND name IN (?2, ?3, ?4)";
     if name == limits::NO_GROUP || !tx.grouped() {
         return Ok(GroupRule::default());

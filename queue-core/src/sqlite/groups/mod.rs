@@ -78,8 +78,10 @@ fn group(tx: &Tx<'_>, queue: &Queue<'_>, name: &GroupName) -> Result<StoredGroup
     group.active = groups::running(tx, queue, stored)?;
     group.set_rule(&groups::stored_text(tx, queue, stored)?);
     group.oldest = people::oldest_of(tx, queue, stored)?;
-    let front: Option<Option<Vec<u8>>> = tx.sql(FRONT)?.query_row(params![queue.key, stored], |row| row.get(0)).optional()?;
-    group.blocked_by = front.flatten().and_then(|front| JobId::from_bytes(&front).ok());
+    if groups::is_ordered(groups::rule(tx, queue, stored)?) {
+        let front: Option<Option<Vec<u8>>> = tx.sql(FRONT)?.query_row(params![queue.key, stored], |row| row.get(0)).optional()?;
+        group.blocked_by = front.flatten().and_then(|front| JobId::from_bytes(&front).ok());
+    }
     Ok(group)
 }
 
