@@ -198,12 +198,15 @@ pub async fn a_turn_brings_one_suspect_at_most(bed: Bed) {
     }
 }
 
-/// A suspect that was cancelled before it was served delays no other.
+/// A suspect that was cancelled before it was served delays no other, and its record keeps its
+/// crashes.
 pub async fn a_suspect_that_was_cancelled_keeps_no_other_from_its_turn(bed: Bed) {
     let (_, mut lane) = three_suspects(&bed).await;
     let page = bed.broker.list(&bed.queue, JobState::Ready, 0, 3).await.expect("they can be listed");
     let suspects: Vec<JobId> = page.jobs.into_iter().map(|job| job.id).collect();
     bed.broker.cancel(&bed.queue, &suspects[..2]).await.expect("they can be cancelled");
+    let record = bed.show(&suspects[0]).await.expect("it is kept");
+    assert_eq!((record.state, record.crashes), (JobState::Cancelled, 1));
     bed.put(2).await;
     let turn = lane.next().claim(2);
     let answer = lane.send(&turn).await;

@@ -6,8 +6,8 @@ use super::{Inspector, JobRecord, Reason, record::time};
 use crate::{
     address::{JobAddress, JobId, check_queue},
     broker::{
-        Diagnosis, DynBroker, GroupLine, GroupPage, JobState, Line, MAX_ITEMS, Pause, PauseOf, QueueStats, StoredLimitKey,
-        StoredPause, WorkerMode, WorkerRecord,
+        Diagnosis, DynBroker, GroupLine, GroupPage, JobState, Line, MAX_ITEMS, Pause, PauseOf, QueueStats, StoredLimitKey, StoredPause,
+        WorkerMode, WorkerRecord,
     },
     error::{Error, Result},
 };

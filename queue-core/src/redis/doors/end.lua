@@ -148,6 +148,7 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places, diges
   know('q', 'u', K.keyed)
   know('g', 'g', K.grouped)
   know('c', 'm', K.costs)
+  know('k', 'c', K.crashes)
   local records, lines, alike = {}, { unpack(ids) }, {}
   for i = 1, #ids do
     local place = places and places[i] or i

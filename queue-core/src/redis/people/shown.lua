@@ -16,10 +16,11 @@ local function shown(id)
   local record = call('HGET', K.records, id)
   if record then
     local kept = unpacked(record) or {}
-    for name, default in pairs({ s = 'done', p = '2', a = '0', z = '0', e = '', f = '', n = '', r = '', u = '', q = '', g = '', o = '' }) do
+    for name, default in pairs({ s = 'done', p = '2', a = '0', z = '0', e = '', f = '', n = '', r = '', u = '', q = '', g = '', o = '', k = '0' }) do
       kept[name] = type(kept[name]) == 'string' and kept[name] or default
     end
-    return { kept.s, body, kept.p, kept.a, '0', kept.z, kept.e, '', kept.f, kept.n, kept.r, kept.u, kept.q, kept.g, '', kept.o }
+    local crashes = string.match(kept.k, '^%d+') or '0'
+    return { kept.s, body, kept.p, kept.a, crashes, kept.z, kept.e, '', kept.f, kept.n, kept.r, kept.u, kept.q, kept.g, '', kept.o }
   end
   local receipt = call('HGET', K.active, id)
   local note = call('HGET', K.notes, id)
