@@ -83,6 +83,10 @@ pub use self::{
 #[doc = include_str!("../../docs/dashboard.md")]
 struct Chapter;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 // So do those about web applications, which need axum.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/web.md")]

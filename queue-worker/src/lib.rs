@@ -176,7 +176,7 @@ struct AboutGuarantees;
 #[doc = include_str!("../../docs/recipes.md")]
 struct Recipes;
 
-#[cfg(all(doctest, feature = "cli"))]
+#[cfg(all(doctest, feature = "cli", feature = "outbox-postgres"))]
 #[doc = include_str!("../../docs/coming-from.md")]
 struct ComingFrom;
 
@@ -199,6 +199,14 @@ struct AboutOrder;
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/operating.md")]
 struct AboutOperating;
+
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/logs.md")]
+struct AboutLogs;
+
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../../docs/shutdown.md")]
+struct AboutShutdown;
 
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../../docs/why.md")]
