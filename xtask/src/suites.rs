@@ -16,7 +16,12 @@ use serde_json::Value;
 use crate::run::{cargo, kill_group, own_group, root, with_lints, without_our_package};
 
 /// These programs take longest, so they start first.
-const LONGEST: [&str; 9] = ["conformance", "servers", "outages", "dashboard", "cli", "property", "corrupt", "rows", "outbox"];
+const LONGEST: [&str; 10] =
+    ["conformance", "servers", "tests/outbox", "outages", "dashboard/dashboard", "tests/cli", "rows", "features", "corrupt", "stored"];
+
+/// Tests of a program that run at once on a machine with fewer cores: each computes for less than a
+/// third of its time.
+const FEWEST_AT_ONCE: usize = 4;
 
 /// Programs whose tests call a compiler. They run before all others, and report as text: the
 /// variable that allows the report in JSON changes what the compiler says.
@@ -155,6 +160,7 @@ impl Program {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.folder).stdin(Stdio::null());
         without_our_package(&mut command);
+        command.env("RUST_TEST_THREADS", cores().max(FEWEST_AT_ONCE).to_string());
         command.args(setting.arguments).envs(setting.variables.iter().map(|(name, value)| (name, value)));
         command
     }
