@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use queue_core::{
-    broker::{Delivery, Ending, Finish, JobLimits, NewJob, Used},
+    broker::{Delivery, Ending, Finish, JobLimits, NewJob, Priority, Used},
     inspect::{GroupName, LimitKey, PauseOf, Pausing},
 };
 
@@ -153,6 +153,28 @@ pub async fn a_job_reports_that_its_key_is_kept_for_one_that_costs_more(bed: Bed
     let still_waits = bed.state(&cheap_id).await == Some(queue_core::JobState::Ready);
     assert_eq!(claim_all(&mut lane, 20).await.len(), usize::from(still_waits));
     sound(&bed).await;
+}
+
+/// Of jobs that wait for a key and cost more than is left, the key is reserved for the one that a
+/// claim reached first: the one of the highest priority, although the other one was stored first.
+pub async fn a_key_is_reserved_for_the_job_that_a_claim_reached_first(bed: Bed) {
+    rate(&bed, "api", "1/1h", 3).await;
+    let of = key("api", "");
+    bed.producer().await.stored(vec![cost(&[of], 2)]).await;
+    let mut lane = bed.lane().await;
+    let first = lane.wait_for_one().await;
+    let (normal, mut critical) = (cost(&[of], 2), cost(&[of], 2));
+    critical.priority = Priority::Critical;
+    let ids = [critical.id.clone(), normal.id.clone()];
+    bed.producer().await.stored(vec![normal, critical]).await;
+    assert!(claim_all(&mut lane, 2).await.is_empty(), "both cost more than is left");
+    let mut ended = first;
+    for id in ids {
+        assert!(end_with(&mut lane, &ended, ack(), Some(0), &[]).await);
+        ended = lane.wait_for_one().await;
+        assert_eq!(ended.id, id);
+        sound(&bed).await;
+    }
 }
 
 /// A slot that is not free charges nothing.

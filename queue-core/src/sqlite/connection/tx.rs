@@ -315,7 +315,7 @@ fn is_of_the_data(error: &rusqlite::Error) -> bool {
 }
 
 impl Queue<'_> {
-    /// The next place at the tail of `ready`.
+    /// The next place at the tail of `ready`; chains that are shut are numbered by it, too.
     pub(crate) fn next_tail(&self) -> i64 {
         self.tail.set(self.tail.get().saturating_add(1));
         self.tail.get()

@@ -249,12 +249,11 @@ fn due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<LimitKey>> {
     Ok(keys.iter().filter_map(|key| LimitKey::from_bytes(key)).collect())
 }
 
-/// Shuts a chain under a key.
+/// Shuts a chain under a key. Tickets grow over all priorities: of jobs that cost more than is left,
+/// the key is reserved for the one that a claim reached first.
 pub(super) fn shut(tx: &mut Tx<'_>, queue: &Queue<'_>, chain: i64, key: &LimitKey, until: Until, start: i64) -> rusqlite::Result<()> {
-    const SHUT: &str = "UPDATE queue_chains SET shut = ?2, start = ?3, ticket = 1 + ifnull((SELECT max(ticket) FROM queue_chains AS other
-        WHERE other.queue = queue_chains.queue AND other.shut = ?2 AND other.name = queue_chains.name AND other.priority = queue_chains.priority), 0)
-        WHERE chain = ?1";
-    tx.sql(SHUT)?.execute(params![chain, key.as_bytes(), start])?;
+    const SHUT: &str = "UPDATE queue_chains SET shut = ?2, start = ?3, ticket = ?4 WHERE chain = ?1";
+    tx.sql(SHUT)?.execute(params![chain, key.as_bytes(), start, queue.next_tail()])?;
     match until {
         Until::At(at) => wake(tx, queue, key, at),
         Until::Slot => Ok(()),
