@@ -134,6 +134,7 @@ impl DatabaseArgs {
     }
 
     #[cfg(not(feature = "outbox-postgres"))]
+    #[expect(clippy::unused_self, reason = "with the feature it is used")]
     fn postgres(&self) -> Result<Relay, Failure> {
         Err(without("PostgreSQL", "outbox-postgres"))
     }
@@ -145,6 +146,7 @@ impl DatabaseArgs {
     }
 
     #[cfg(not(feature = "sqlite"))]
+    #[expect(clippy::unused_self, reason = "with the feature it is used")]
     fn sqlite(&self) -> Result<Relay, Failure> {
         Err(without("SQLite", "sqlite"))
     }

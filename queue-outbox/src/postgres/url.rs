@@ -108,6 +108,7 @@ mod without {
             Ok(Tls)
         }
 
+        #[expect(clippy::unused_self, reason = "with the feature it is used")]
         pub(in super::super) fn connector(&self) -> tokio_postgres::NoTls {
             tokio_postgres::NoTls
         }
