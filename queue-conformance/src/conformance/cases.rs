@@ -144,7 +144,10 @@ macro_rules! __conformance_cases {
                 a_rule_that_was_changed_meanwhile_is_stale
                 groups_are_listed_by_page
                 jobs_with_limits_and_without_a_group_are_on_no_page
-                a_large_weight_counts_for_a_group_that_comes_back;
+                a_large_weight_counts_for_a_group_that_comes_back
+                a_sweep_forgets_no_start_while_a_full_group_waits
+                a_sweep_forgets_the_start_of_a_group_whose_line_is_blocked
+                a_sweep_forgets_all_starts_when_the_last_ready_job_was_cancelled;
             pauses:
                 a_queue_reports_who_paused_it_and_why
                 a_queue_goes_on_by_itself_when_the_end_comes

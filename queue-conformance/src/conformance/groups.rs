@@ -5,8 +5,8 @@ use std::time::Duration;
 use queue_core::{
     JobId,
     broker::{
-        Audit, BuryReason, CrashRule, Delivery, Ending, Enqueued, GroupList, GroupPage, GroupSet, JobState, NewJob, Priority, SetGroup,
-        StoredGroup,
+        Audit, BuryReason, Change, CrashRule, Delivery, Ending, Enqueued, GroupList, GroupPage, GroupSet, JobState, NewJob, Priority,
+        SetGroup, StoredGroup, SweepLimits,
     },
     inspect::{GroupName, GroupOrder, GroupRule, RuleOf},
 };
@@ -452,5 +452,49 @@ pub async fn a_large_weight_counts_for_a_group_that_comes_back(bed: Bed) {
         served += &group;
     }
     assert_eq!(served.matches('a').count(), 20, "ten times the share of the other: {served}");
+    sound(&bed).await;
+}
+
+/// The start of a group is forgotten only when nothing waits: jobs of a full group do wait.
+pub async fn a_sweep_forgets_no_start_while_a_full_group_waits(bed: Bed) {
+    rule(&bed, &RuleOf::Others, |rule| rule.cap = Some(1)).await;
+    put(&bed, "a", 2).await;
+    put(&bed, "b", 1).await;
+    let mut lane = bed.lane().await;
+    let running = lane.claim(2).await;
+    assert_eq!(groups(&running), "ab");
+    bed.broker.sweep(&bed.queue, &SweepLimits::default()).await.expect("a queue can be swept");
+    put(&bed, "b", 1).await;
+    lane.ack(&running).await;
+    assert_eq!(groups(&one_by_one(&mut lane, 2).await), "ab", "each has had one turn, and equal starts go by name");
+    sound(&bed).await;
+}
+
+/// When nothing waits, the start of a group is forgotten even if a job that runs blocks its line.
+pub async fn a_sweep_forgets_the_start_of_a_group_whose_line_is_blocked(bed: Bed) {
+    order(&bed, "a", GroupOrder::Ordered).await;
+    put(&bed, "a", 1).await;
+    let mut lane = bed.lane().await;
+    let running = lane.claim(1).await;
+    bed.broker.sweep(&bed.queue, &SweepLimits::default()).await.expect("a queue can be swept");
+    put(&bed, "b", 1).await;
+    lane.ack(&running).await;
+    put(&bed, "a", 1).await;
+    assert_eq!(groups(&one_by_one(&mut lane, 2).await), "ab", "no group is ahead of another");
+    sound(&bed).await;
+}
+
+/// A job that was cancelled does not wait: if no other is ready, all starts are forgotten.
+pub async fn a_sweep_forgets_all_starts_when_the_last_ready_job_was_cancelled(bed: Bed) {
+    put(&bed, "a", 1).await;
+    let mut lane = bed.lane().await;
+    let running = lane.claim(1).await;
+    lane.ack(&running).await;
+    let ids = put(&bed, "", 1).await;
+    assert!(bed.broker.change(&bed.queue, Change::Cancel, None, &ids).await.expect("it can be cancelled")[0].done());
+    bed.broker.sweep(&bed.queue, &SweepLimits::default()).await.expect("a queue can be swept");
+    put(&bed, "b", 1).await;
+    put(&bed, "a", 1).await;
+    assert_eq!(groups(&one_by_one(&mut lane, 2).await), "ab", "no group is ahead of another");
     sound(&bed).await;
 }

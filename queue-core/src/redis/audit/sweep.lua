@@ -189,7 +189,11 @@ end
 -- Groups that are not ahead of the virtual time; where nothing waits, none is ahead of any other.
 local groups = 0
 if has('g') then
-  local waits = call('EXISTS', K.next, K.doubts, K.line, K.ready0, K.ready1, K.ready2, K.ready3) > 0
+  local ready = call('ZCARD', K.line) - call('HLEN', K.tombstones)
+  for _, list in pairs(LISTS) do
+    ready = ready + call('LLEN', list)
+  end
+  local waits = ready > 0
   restart_era(items)
   local old = call('ZRANGEBYSCORE', K.rested, '-inf', waits and ms(virtual_time()) or '+inf', 'LIMIT', 0, items)
   many('ZREM', K.rested, old)

@@ -19,7 +19,7 @@ pub(crate) use super::rules::rule;
 pub(crate) use super::rules::{store_rule, stored_rule, stored_text};
 use super::{
     limits,
-    row::{CHAINED, LINED, LINED_SUSPECT, READY},
+    row::{CHAINED, LINED, LINED_SUSPECT, READY, SUSPECT},
     virtual_time,
 };
 use crate::{
@@ -444,12 +444,11 @@ pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(usi
             OR EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?3 AND rank = old.line) \
         FROM queue_groups AS old WHERE queue = ?1 AND eligible = 0 AND front IS NULL AND start <= ?5 AND (start, line) > (?6, ?7) \
         ORDER BY start, line LIMIT ?4";
-    const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 1)
-        OR EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 2) OR EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2)";
+    const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state IN (?2, ?3, ?4, ?5, ?6))";
     const FORGET: &str = "DELETE FROM queue_groups WHERE line = ?1";
     const PLACE: &str = ".rested";
-    // Where nothing waits no group is ahead of any other.
-    let waits: bool = tx.sql(WAITS)?.query_row(params![queue.key, READY], |row| row.get(0))?;
+    // Where nothing waits no group is ahead of any other. Jobs of full and paused groups wait, too.
+    let waits: bool = tx.sql(WAITS)?.query_row(params![queue.key, READY, SUSPECT, LINED, LINED_SUSPECT, CHAINED], |row| row.get(0))?;
     let upto = if waits { virtual_time::read(tx, queue)?.0 } else { i64::MAX };
     let place = tx.place(queue.key, PLACE)?;
     let number = |at: usize| place.as_ref()?.get(at..at + 8)?.try_into().ok().map(i64::from_be_bytes);

@@ -29,10 +29,11 @@ pub(super) fn next(tx: &Tx<'_>, queue: &Queue<'_>, weight: u64) -> rusqlite::Res
     Ok(read(tx, queue)?.0.saturating_add(cost(weight).min(START_APART.cast_signed())))
 }
 
-/// Nothing waits, and no start is remembered: time starts over, so that it never ends.
+/// Nothing waits: time starts over, so that it never ends. The groups that are left have jobs that
+/// block their lines; time begins at their largest start, so that none of them is ahead.
 pub(super) fn restart(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<()> {
-    const RESTART: &str = "UPDATE queue_virtual_times SET virtual = 0, plain = max(plain - virtual, 0) WHERE queue = ?1 AND virtual > 0
-        AND NOT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1)";
+    const RESTART: &str = "UPDATE queue_virtual_times SET virtual = latest, plain = latest + max(plain - virtual, 0)
+        FROM (SELECT ifnull(max(start), 0) AS latest FROM queue_groups WHERE queue = ?1) WHERE queue = ?1 AND virtual <> latest";
     tx.sql(RESTART)?.execute([queue.key]).map(drop)
 }
 
