@@ -10,7 +10,8 @@ use queue_core::{
 
 use super::{
     bed::{Bed, LONG, Lane, ack, envelope, eventually, nack},
-    groups::{RULE, name},
+    groups::{RULE, name, sound},
+    limits,
 };
 use crate::Changes as _;
 
@@ -188,4 +189,30 @@ pub async fn a_change_of_aging_is_a_compare_and_set(bed: Bed) {
     assert_eq!(bed.broker.set_aging(&none).await.unwrap(), AgingSet::Set);
     assert_eq!(bed.stats().await.aging, None);
     assert!(bed.broker.set_aging(&SetAging::new("no name", Vec::new(), Vec::new())).await.is_err());
+}
+
+/// A job leaves a chain that may be examined, and rises into one that is shut: its group has no job
+/// that may start.
+pub async fn a_job_that_rises_to_jobs_of_a_full_limit_waits_with_them(bed: Bed) {
+    let of = [limits::key("x", "1")];
+    let of_priority = |priority| {
+        let mut job = limits::limited("a", &of);
+        job.priority = priority;
+        job
+    };
+    limits::concurrency(&bed, "x", 1).await;
+    limits::put(&bed, "b", &of, 1).await;
+    let mut lane = bed.lane().await;
+    let running = lane.claim_one().await;
+    bed.put_job(of_priority(Priority::Critical)).await;
+    assert!(lane.claim(1).await.is_empty(), "the limit is full");
+    set(&bed, Aging::Every(SOON)).await;
+    let low = of_priority(Priority::Low);
+    let id = low.id.clone();
+    bed.put_job(low).await;
+    risen(&bed, &mut lane, &id).await;
+    sound(&bed).await;
+    lane.ack(&[running]).await;
+    assert_eq!(limits::claim_all(&mut lane, 1).await.len(), 1, "the limit has room");
+    sound(&bed).await;
 }

@@ -125,7 +125,8 @@ macro_rules! __conformance_cases {
                 a_job_that_comes_back_begins_at_its_own_priority
                 only_jobs_that_wait_for_a_slot_rise
                 without_aging_none_rises_further
-                a_change_of_aging_is_a_compare_and_set;
+                a_change_of_aging_is_a_compare_and_set
+                a_job_that_rises_to_jobs_of_a_full_limit_waits_with_them;
             groups:
                 groups_are_served_in_turn
                 one_claim_takes_from_groups_in_turn

@@ -2,7 +2,8 @@
 -- already: as many as may become due at once.
 --- include doors/ready
 
--- Takes a job that is ready out of its place.
+-- Takes a job that is ready out of its place. Returns its group if it leaves a chain: the caller
+-- pushes the job to its new place, and then reviews the group.
 local function remove_from_ready(id)
   local stored = has('g') and call('HGET', K.grouped, id)
   local member = stored and member_of(id, stored)
@@ -12,6 +13,7 @@ local function remove_from_ready(id)
     call('ZREM', K.line, member)
     if #chain > 1 and not is_suspect then
       limits().leave(group, digit, chain, member)
+      return group
     end
   elseif heads(list, 1)[1] == id then
     take(list, 1)
@@ -24,7 +26,7 @@ local function rise()
   local left = C.due_items
   for _ = 1, rises_every() > 0 and 3 or 0 do
     local due_ids = left > 0 and call('ZRANGEBYSCORE', K.rising, '-inf', '(' .. ms(now + 1), 'WITHSCORES', 'LIMIT', 0, left) or {}
-    local ids, levels, later, out = {}, {}, {}, {}
+    local ids, levels, later, out, groups = {}, {}, {}, {}, {}
     for at = 1, #due_ids, 2 do
       local id = due_ids[at]
       local level = list_of(levels_of({ id }, 1, 1)[1]) - 1
@@ -32,7 +34,7 @@ local function rise()
       if level < 0 or call('HEXISTS', K.jobs, id) == 0 or call('HEXISTS', K.crashes, id) == 1 then
         out[#out + 1] = id
       else
-        remove_from_ready(id)
+        groups[#groups + 1] = remove_from_ready(id)
         ids[#ids + 1], levels[#levels + 1], levels[#levels + 2] = id, id, ms(level)
         if level == 0 then
           out[#out + 1] = id
@@ -47,6 +49,9 @@ local function rise()
     left = left - #due_ids / 2
     put_all(K.risen, levels)
     push_to_lists(ids, false)
+    for _, group in ipairs(groups) do
+      review(group)
+    end
     many('ZREM', K.rising, out)
     local number = #later > 0 and call('HINCRBY', K.meta, 'rise_tail', #later / 2)
     for at = 1, #later, 2 do

@@ -97,7 +97,7 @@ pub(crate) fn rise(tx: &mut Tx<'_>, queue: &Queue<'_>) -> Result<(), Failed> {
             let own: Value = tx.sql(OWN)?.query_row(params![queue.key, id], |row| row.get(0))?;
             tx.sql(PRIORITY)?.execute(params![queue.key, id, level - 1])?;
             let place = ready::push_to_line(tx, queue, &id, End::Tail)?;
-            groups::tidy_chains(tx, queue, &id)?;
+            groups::review_of(tx, queue, &id)?;
             tx.sql(PRIORITY)?.execute(params![queue.key, id, own])?;
             if level == 1 {
                 tx.sql(DROP)?.execute(params![queue.key, id])?;

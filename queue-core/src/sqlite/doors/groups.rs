@@ -349,15 +349,7 @@ pub(crate) fn review(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlit
     Ok(())
 }
 
-/// A job has come to another place of its line: a chain may be left without a job.
-pub(super) fn tidy_chains(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
-    match limits::of(tx, queue, id)?.zip(of(tx, queue, id)?) {
-        Some((limited, name)) => limits::left(tx, queue, &name, &limited),
-        None => Ok(()),
-    }
-}
-
-/// The same for the group of a job that has changed its place.
+/// A job has changed its place: a chain may be left without a job, and its group is reviewed.
 pub(super) fn review_of(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
     let Some(name) = of(tx, queue, id)? else { return Ok(()) };
     if let Some(limited) = limits::of(tx, queue, id)? {

@@ -205,7 +205,7 @@ fn wait_until(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], at: i64) -> rusqlit
         groups::review_of(tx, queue, id)?;
     } else {
         ready::push(tx, queue, id, End::Tail)?;
-        groups::tidy_chains(tx, queue, id)?;
+        groups::review_of(tx, queue, id)?;
         // Not every way that leads here ends with it.
         tx.save(queue)?;
     }
