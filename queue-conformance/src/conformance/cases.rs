@@ -107,6 +107,7 @@ macro_rules! __conformance_cases {
                 a_key_is_kept_for_no_job_that_has_gone
                 a_job_reports_that_its_key_is_kept_for_one_that_costs_more
                 a_key_is_reserved_for_the_job_that_a_claim_reached_first
+                a_key_stays_reserved_when_a_job_leaves_that_did_not_wait_for_it
                 a_full_slot_charges_no_rate
                 a_return_refunds_and_a_crash_does_not
                 a_changed_rate_holds_at_once

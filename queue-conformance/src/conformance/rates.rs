@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use queue_core::{
-    broker::{Delivery, Ending, Finish, JobLimits, NewJob, Priority, Used},
+    broker::{Delivery, Due, Ending, Finish, JobLimits, NewJob, Priority, Used},
     inspect::{GroupName, LimitKey, PauseOf, Pausing},
 };
 
@@ -173,6 +173,26 @@ pub async fn a_key_is_reserved_for_the_job_that_a_claim_reached_first(bed: Bed) 
         assert!(end_with(&mut lane, &ended, ack(), Some(0), &[]).await);
         ended = lane.wait_for_one().await;
         assert_eq!(ended.id, id);
+        sound(&bed).await;
+    }
+}
+
+/// A key stays reserved while jobs that do not wait for it are removed: one of another priority that
+/// no claim has reached, and one that is not due.
+pub async fn a_key_stays_reserved_when_a_job_leaves_that_did_not_wait_for_it(bed: Bed) {
+    rate(&bed, "api", "1/1h", 3).await;
+    let mut lane = bed.lane().await;
+    for due in [Due::Now, Due::After(Duration::from_secs(3600))] {
+        let of = key("api", &format!("{due:?}"));
+        bed.producer().await.stored(vec![cost(&[of], 2), cost(&[of], 2)]).await;
+        assert_eq!(claim_all(&mut lane, 20).await.len(), 1, "the second one costs more than is left");
+        let (mut other, mut cheap) = (cost(&[of], 2), cost(&[of], 1));
+        (other.priority, other.due, cheap.priority) = (Priority::Low, due, Priority::High);
+        let id = other.id.clone();
+        bed.producer().await.stored(vec![other]).await;
+        bed.broker.cancel(&bed.queue, &[id]).await.expect("it can be cancelled");
+        bed.producer().await.stored(vec![cheap]).await;
+        assert!(claim_all(&mut lane, 20).await.is_empty(), "{due:?}");
         sound(&bed).await;
     }
 }

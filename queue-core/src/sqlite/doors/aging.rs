@@ -8,7 +8,7 @@
 use rusqlite::{OptionalExtension, ToSql, params, types::Value};
 
 use super::{
-    groups,
+    groups, limits,
     ready::{self, End},
     row,
 };
@@ -96,6 +96,7 @@ pub(crate) fn rise(tx: &mut Tx<'_>, queue: &Queue<'_>) -> Result<(), Failed> {
             }
             let own: Value = tx.sql(OWN)?.query_row(params![queue.key, id], |row| row.get(0))?;
             tx.sql(PRIORITY)?.execute(params![queue.key, id, level - 1])?;
+            limits::leave(tx, queue, &id)?;
             let place = ready::push_to_line(tx, queue, &id, End::Tail)?;
             groups::review_of(tx, queue, &id)?;
             tx.sql(PRIORITY)?.execute(params![queue.key, id, own])?;

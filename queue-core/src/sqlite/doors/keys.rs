@@ -10,7 +10,7 @@
 use rusqlite::{OptionalExtension, ToSql, params};
 
 use super::{
-    Leaving, end, groups,
+    Leaving, end, groups, limits,
     ready::{self, End},
     row::{ACTIVE, CANCELLED, CHAINED, DEAD, DONE, EXPIRED, HELD, LINED, LINED_SUSPECT, PARKED, READY, RETRY, SCHEDULED, SUSPECT},
     tags,
@@ -200,6 +200,7 @@ fn postpone(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], state: i64, job: &New
 
 /// A job that has not started waits until this time, or in the line if that is over.
 fn wait_until(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], at: i64) -> rusqlite::Result<()> {
+    limits::leave(tx, queue, id)?;
     if at > tx.now {
         tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, SCHEDULED, at])?;
         groups::review_of(tx, queue, id)?;

@@ -160,16 +160,26 @@ pub(super) fn drop_empty(tx: &Tx<'_>, queue: &Queue<'_>, chain: i64) -> rusqlite
     Ok(is_empty)
 }
 
-/// A job has left the line: its chain may be empty. If that is shut, its key may have waited for
-/// this job, and lets others start that cost less.
+/// A job leaves the line. If its chain is shut, the key may have waited for this job, and lets
+/// others start that cost less.
+pub(super) fn leave(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
+    if tx.limited()
+        && let Some(key) = shut_under(tx, queue, id)?
+    {
+        recheck_key(tx, queue, &key)?;
+    }
+    Ok(())
+}
+
+/// A job has left the line: its chain may be empty, and nobody else may wait for its key.
 pub(super) fn left(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8], limited: &Limited) -> rusqlite::Result<()> {
     const CHAINS: &str = "SELECT chain, shut FROM queue_chains WHERE queue = ?1 AND name = ?2 AND keys = ?3";
     let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<Vec<u8>>>(1)?));
     let chains: Vec<(i64, Option<Vec<u8>>)> =
         tx.sql(CHAINS)?.query_map(params![queue.key, name, limited.stored], read)?.collect::<rusqlite::Result<_>>()?;
     for (chain, shut) in chains {
-        drop_empty(tx, queue, chain)?;
-        if let Some(key) = shut.and_then(|key| LimitKey::from_bytes(&key)) {
+        let is_empty = drop_empty(tx, queue, chain)?;
+        if let Some(key) = shut.filter(|_| is_empty).and_then(|key| LimitKey::from_bytes(&key)) {
             recheck_key(tx, queue, &key)?;
         }
     }
@@ -220,7 +230,7 @@ pub(crate) fn holders(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlit
 }
 
 /// The key under which the chain is shut in which a job stands.
-fn shut_under(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Option<LimitKey>> {
+fn shut_under(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<Option<LimitKey>> {
     const SHUT: &str = "SELECT shut FROM queue_jobs JOIN queue_chains ON chain = rank WHERE queue_jobs.queue = ?1 AND id = ?2 AND state = ?3 AND shut IS NOT NULL";
     let shut: Option<Vec<u8>> = tx.sql(SHUT)?.query_row(params![queue.key, id, CHAINED], |row| row.get(0)).optional()?;
     Ok(shut.and_then(|key| LimitKey::from_bytes(&key)))

@@ -197,11 +197,14 @@ pub(super) fn pop(
 
 /// A job that waits (in a state that is neither `active` nor final) leaves its place, for a
 /// person's cancel or delete.
-pub(crate) fn leave<'a>(tx: &Tx<'_>, queue: &Queue<'_>, id: &'a [u8], state: i64) -> rusqlite::Result<Leaving<'a>> {
+pub(crate) fn leave<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &'a [u8], state: i64) -> rusqlite::Result<Leaving<'a>> {
     match state {
         PARKED => unpark(tx, queue, id)?,
         HELD => keys::remove_held(tx, queue, id)?,
-        _ => aging::stop_aging(tx, queue, id)?,
+        _ => {
+            limits::leave(tx, queue, id)?;
+            aging::stop_aging(tx, queue, id)?;
+        }
     }
     Ok(Leaving::only(id))
 }
