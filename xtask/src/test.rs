@@ -232,10 +232,11 @@ fn run(built: &Built, arguments: &Arguments, selection: &Selection, setting: &Se
     if everything {
         let compiling: Vec<Chosen> = chosen.extract_if(.., |(program, _)| suites::COMPILING.contains(&&*program.name)).collect();
         programs = thread::scope(|scope| {
-            // They build one crate after the other, so that a core is left for the documentation.
-            let compiling = scope.spawn(|| compiling.iter().map(|(program, tests)| program.run(tests.as_deref(), setting)).collect());
+            let run = |(program, tests): &Chosen| program.run(tests.as_deref(), setting);
+            let compiling: Vec<_> = compiling.iter().map(|chosen| scope.spawn(move || run(chosen))).collect();
             document(setting, summary);
-            let compiled: Vec<Ran> = compiling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let ended = compiling.into_iter().map(|run| run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            let compiled: Vec<Ran> = ended.collect();
             compiled.iter().for_each(print_ran);
             compiled
         });
