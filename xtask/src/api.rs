@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::{OsStr, OsString},
     fs,
     path::Path,
     process::{Command, ExitCode},
@@ -9,7 +10,7 @@ use std::{
 
 use clap::Args;
 
-use crate::run::{cargo, root, target};
+use crate::run::{cargo, pass_on, root, succeeds, target, with_lints};
 
 /// The libraries whose items the page names.
 const LIBRARIES: [&str; 6] = ["queue_cli", "queue_core", "queue_worker", "queue_dashboard", "queue_outbox", "queue_testing"];
@@ -41,15 +42,53 @@ pub(crate) fn agrees(built: bool) -> bool {
     problems.is_empty()
 }
 
-/// A command that builds the documentation.
-pub(crate) fn document() -> Command {
+/// Set where cargo runs this program as its rustdoc: what that has to do.
+const AS_RUSTDOC: &str = "QUEUE_XTASK_RUSTDOC";
+
+/// A command that builds the documentation of the libraries for users and, if asked to, runs the
+/// examples of all packages. `cargo doc` would check all dependencies first; to run examples, cargo
+/// passes rustdoc the libraries that the tests have built.
+pub(crate) fn document(examples: bool) -> std::io::Result<Command> {
     let mut command = cargo();
-    command.args(["doc", "--no-deps", "--all-features"]).args(DOCUMENTED.iter().flat_map(|package| ["-p", package]));
-    command
+    command.env("RUSTDOC", std::env::current_exe()?).env(AS_RUSTDOC, if examples { "document and run" } else { "document" });
+    with_lints(&mut command).args(["test", "--workspace", "--all-features", "--doc", "--no-fail-fast"]);
+    Ok(command)
+}
+
+/// The work of rustdoc, if cargo runs this program for it: documents the library of an order to run
+/// its examples, then passes the order on.
+pub(crate) fn rustdoc() -> Option<ExitCode> {
+    let examples = std::env::var(AS_RUSTDOC).ok()? == "document and run";
+    let order: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let library = order.iter().skip_while(|argument| *argument != "--crate-name").nth(1);
+    let library = library.and_then(|name| name.to_str()).unwrap_or_default();
+    let rustdoc = || Command::new("rustdoc");
+    let documented = !DOCUMENTED.contains(&&*library.replace('_', "-"))
+        || succeeds(rustdoc().args(without_examples(&order, library)).args(["-D", "warnings", "--out-dir"]).arg(target().join("doc")));
+    Some(match examples {
+        true if documented => pass_on(rustdoc().args(order)),
+        _ if documented => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}
+
+/// The arguments that concern documentation, too: a library is not its own dependency.
+fn without_examples<'a>(order: &'a [OsString], library: &str) -> Vec<&'a OsStr> {
+    let (mut kept, mut order) = (Vec::new(), order.iter().map(OsString::as_os_str));
+    while let Some(argument) = order.next() {
+        let own = |value: &OsStr| value.to_str().is_some_and(|value| value.starts_with(&format!("{library}=")));
+        match argument.to_str() {
+            Some("--test") => {}
+            Some("--test-run-directory" | "--test-args") => drop(order.next()),
+            Some("--extern") => kept.extend(order.next().filter(|value| !own(value)).into_iter().flat_map(|value| [argument, value])),
+            _ => kept.push(argument),
+        }
+    }
+    kept
 }
 
 fn compare(built: bool) -> Result<Vec<String>, String> {
-    if !built && !document().arg("--quiet").status().is_ok_and(|status| status.success()) {
+    if !built && !document(false).is_ok_and(|mut command| succeeds(command.arg("--quiet"))) {
         return Err("the documentation cannot be built".to_owned());
     }
     let read = |path: &Path| fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));

@@ -87,6 +87,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if let Some(ended) = api::rustdoc() {
+        return ended;
+    }
     match Arguments::parse().command {
         Command::Test(arguments) => test::main(&arguments),
         Command::Quick(arguments) => quick::main(&arguments),

@@ -64,7 +64,7 @@ pub(crate) fn pass_on(command: &mut Command) -> ExitCode {
     match command.status() {
         Ok(status) => status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from),
         Err(error) => {
-            eprintln!("cannot run cargo: {error}");
+            eprintln!("cannot run {}: {error}", command.get_program().display());
             ExitCode::FAILURE
         }
     }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     api, gate,
     load::Load,
-    run::{cargo, output, succeeds, target, with_lints},
+    run::{cargo, output, succeeds, target},
     selection::Selection,
     servers::{self, Server},
     suites::{self, Built, Chosen, Outcome, Program, Ran, Setting, Test},
@@ -262,13 +262,11 @@ fn run(built: &Built, arguments: &Arguments, selection: &Selection, setting: &Se
 
 /// Builds the documentation and runs its examples.
 fn document(setting: &Setting<'_>, summary: &mut Summary) {
-    summary.time("documentation", || succeeds(api::document().env("RUSTDOCFLAGS", "-D warnings")));
-    summary.time("public items", || api::agrees(true));
-    summary.time("examples in the documentation", || {
-        let mut examples = cargo();
-        with_lints(&mut examples).args(["test", "--workspace", "--all-features", "--doc", "--no-fail-fast", "--"]).args(setting.arguments);
-        succeeds(examples.envs(setting.variables.iter().map(|(name, value)| (name, value))))
+    summary.time("documentation and its examples", || {
+        let variables = setting.variables.iter().map(|(name, value)| (name, value));
+        api::document(true).is_ok_and(|mut command| succeeds(command.envs(variables).arg("--").args(setting.arguments)))
     });
+    summary.time("public items", || api::agrees(true));
 }
 
 /// The programs and tests of this run.
