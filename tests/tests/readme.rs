@@ -307,7 +307,6 @@ fn the_tutorial_does_what_it_says_step_by_step() {
     reader.stop("shop-worker");
 
     // Step 3.
-    reader.type_in();
     reader.write();
     reader.type_in();
     reader.type_in();
