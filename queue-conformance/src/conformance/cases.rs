@@ -199,6 +199,7 @@ macro_rules! __conformance_cases {
                 an_ordered_group_runs_one_job_at_a_time
                 a_job_that_waits_for_its_retry_blocks_the_group_line
                 the_end_of_a_job_frees_the_line
+                a_job_with_limits_blocks_the_group_line
                 a_job_that_waits_for_its_retry_lets_the_next_pass_if_asked
                 a_suspect_waits_for_its_group
                 a_suspect_blocks_the_group_line

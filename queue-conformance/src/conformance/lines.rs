@@ -12,6 +12,7 @@ use queue_core::{
 use super::{
     bed::{Bed, LONG, Lane, ack, eventually, finish, nack},
     groups::{RULE, cap, depth, group, group_rule, job, order, put, sound},
+    limits::{self, concurrency, key},
 };
 use crate::Changes as _;
 
@@ -100,6 +101,23 @@ pub async fn the_end_of_a_job_frees_the_line(bed: Bed) {
     lane.ack(&[last]).await;
     assert_eq!((depth(&bed, "a").await, group(&bed, "a").await.blocked_by), ((0, 0), None));
     sound(&bed).await;
+}
+
+/// A job with limits that has run and waits blocks the group line, whatever chains other jobs of the
+/// group stand in.
+pub async fn a_job_with_limits_blocks_the_group_line(bed: Bed) {
+    order(&bed, "a", GroupOrder::Ordered).await;
+    concurrency(&bed, "stripe", 5).await;
+    let mut lane = bed.lane().await;
+    for ending in [nack(LONG), Ending::Snooze { delay: LONG }, Ending::Park { task: "late".to_owned() }] {
+        let ids = limits::put(&bed, "a", &[key("stripe", "")], 3).await;
+        let delivery = lane.claim_one().await;
+        assert_eq!(delivery.id, ids[0]);
+        let turn = lane.next().finish(vec![finish(&delivery, ending)]);
+        assert!(!lane.send(&turn).await.more, "no job may start");
+        sound(&bed).await;
+        assert_eq!(bed.broker.delete(&bed.queue, &ids).await.unwrap(), [true; 3]);
+    }
 }
 
 /// Where failures are skipped, the next job passes, and the one that failed comes back to the head.

@@ -195,10 +195,10 @@ pub(super) fn has_open(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite:
     tx.sql(ANY)?.query_row(params![queue.key, name], |row| row.get(0))
 }
 
-/// Whether the chain in which a job stands is open.
+/// Whether a job stands in a chain that is open.
 pub(super) fn is_open(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<bool> {
-    const OPEN: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs JOIN queue_chains ON chain = rank WHERE queue_jobs.queue = ?1 AND id = ?2 AND shut IS NULL)";
-    tx.sql(OPEN)?.query_row(params![queue.key, id], |row| row.get(0))
+    const OPEN: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs JOIN queue_chains ON chain = rank WHERE queue_jobs.queue = ?1 AND id = ?2 AND state = ?3 AND shut IS NULL)";
+    tx.sql(OPEN)?.query_row(params![queue.key, id, CHAINED], |row| row.get(0))
 }
 
 /// How many jobs of a group stand in chains.
