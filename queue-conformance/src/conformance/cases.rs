@@ -78,6 +78,7 @@ macro_rules! __conformance_cases {
                 each_key_of_a_limit_is_examined_when_that_changes
                 a_job_that_waits_for_a_limit_is_passed
                 priority_decides_among_plain_jobs_with_limits_and_without
+                a_cancelled_job_leaves_its_start_to_no_lower_priority
                 priority_decides_among_jobs_that_wait_for_a_limit
                 jobs_with_limits_and_without_start_in_turn_one_by_one
                 groups_take_turns_with_plain_jobs_that_have_limits

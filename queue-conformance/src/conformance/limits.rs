@@ -5,8 +5,8 @@ use std::time::Duration;
 use queue_core::{
     JobId,
     broker::{
-        Audit, BuryReason, DamageKind, Delivery, Due, Ending, Enqueued, GroupList, JobLimits, JobState, LimitRecord, LimitSet, NewJob,
-        PauseOf, Pausing, Priority, SetLimit, SetPause,
+        Audit, BuryReason, Changed, DamageKind, Delivery, Due, Ending, Enqueued, GroupList, JobLimits, JobState, LimitRecord, LimitSet,
+        NewJob, PauseOf, Pausing, Priority, SetLimit, SetPause,
     },
     inspect::{GroupOrder, LimitKey, LimitRule, Reason, RuleOf},
 };
@@ -170,6 +170,22 @@ pub async fn priority_decides_among_plain_jobs_with_limits_and_without(bed: Bed)
     let claimed = lane.claim(60).await;
     let of_them = claimed.iter().filter(|delivery| with.contains(&delivery.id)).count();
     assert!((20..=40).contains(&of_them), "{of_them}");
+}
+
+/// Jobs that were cancelled while they were ready, one or many, leave their starts to jobs with
+/// limits of the same priority, and none to jobs of a lower one.
+pub async fn a_cancelled_job_leaves_its_start_to_no_lower_priority(bed: Bed) {
+    concurrency(&bed, "stripe", 100).await;
+    let mut lane = bed.lane().await;
+    for cancelled in [1, 300] {
+        let low = bed.put_at(Priority::Low).await;
+        for id in put(&bed, "", &[key("stripe", "")], 4).await {
+            let ids = bed.put(cancelled).await;
+            assert!(bed.broker.cancel(&bed.queue, &ids).await.expect("jobs can be cancelled").iter().all(Changed::done));
+            assert_eq!(lane.claim_one().await.id, id);
+        }
+        assert_eq!(lane.claim_one().await.id, low);
+    }
 }
 
 /// Among jobs that wait for the same limit key, the highest priority starts first: before older

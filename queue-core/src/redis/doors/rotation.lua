@@ -140,14 +140,30 @@ local function next_plain(entry, lists, may_list, asked)
   end
 end
 
--- The picks of a claim of `n` jobs while `plain` plain jobs are ready: the starts of plain jobs and
--- the cost of each; and the entries, members and starts of groups.
-local function choose(n, plain)
+-- The picks of a claim of `n` jobs: the starts of plain jobs, the cost of each, and in a queue with
+-- limits how many each list gives; and the entries, members and starts of groups.
+local function choose(n)
   restart_era(n + C.limit_step)
   -- Jobs with limits and without a group are plain ones, too.
   local limited = has('m') and call('ZSCORE', K.next, NO_GROUP) and { group = NO_GROUP, start = 0 } or nil
   local groups = call('ZCARD', K.next) - (limited and 1 or 0)
-  local examined, lists = {}, {}
+  local examined, lists, chosen, plain = {}, {}, limited and {}, 0
+  for _, list in ipairs(ORDER) do
+    lists[list] = call('LLEN', LISTS[list])
+    plain = plain + lists[list]
+  end
+  local tombstones = has('t') and call('HLEN', K.tombstones) or 0
+  if tombstones > C.limit_step then
+    -- They are not read: at most as many as suspects wait are in the list of suspects.
+    plain = math.max(plain - math.max(tombstones - call('LLEN', K.suspect), 0), 0)
+  elseif tombstones > 0 then
+    for _, tombstone in ipairs(call('HKEYS', K.tombstones)) do
+      local list = tonumber(string.sub(tombstone, -1))
+      if lists[list] then
+        lists[list], plain = lists[list] - 1, plain - 1
+      end
+    end
+  end
   local weight = tonumber(string.match(has_rules() and call('HGET', K.rules, '-') or '', '^(%d+):') or '')
   if not weight then
     local depth, waiting = call('ZCARD', K.line), plain
@@ -166,12 +182,7 @@ local function choose(n, plain)
       queue[#queue + 1] = { group = first[i], start = start_of(first[i + 1]) }
     end
   end
-  if limited then
-    examined[1] = limited
-    for _, list in ipairs(ORDER) do
-      lists[list] = call('LLEN', LISTS[list])
-    end
-  end
+  examined[1] = limited
   if plain > 0 or limited then
     insert(queue, 1, { group = '', start = math.max(virtual_time(), whole(call('HGET', K.meta, 'plain') or '')) })
   end
@@ -186,7 +197,7 @@ local function choose(n, plain)
       limited.start, limited.cost = entry.start, plain_cost
       local member, list = next_plain(limited, lists, #starts < plain, n)
       if list then
-        starts[#starts + 1], lists[list] = entry.start, lists[list] - 1
+        starts[#starts + 1], lists[list], chosen[list] = entry.start, lists[list] - 1, (chosen[list] or 0) + 1
       elseif member then
         picks[#picks + 1] = { entry = limited, member = member, start = entry.start }
       end
@@ -211,7 +222,7 @@ local function choose(n, plain)
     end
   end
   served_all = #starts + #picks < n
-  return starts, plain_cost, picks, has('m') and examined or {}
+  return starts, plain_cost, picks, has('m') and examined or {}, chosen
 end
 
 -- Virtual time advances; starts behind it are removed. Each claim removes more of them than it

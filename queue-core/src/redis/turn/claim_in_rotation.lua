@@ -1,21 +1,19 @@
 -- Claims jobs of a queue with groups or limits.
 --- include doors/rotation
 
--- Plain jobs and groups in rotation. Tombstones of suspects hide no job of the lists: at most as
--- many of them as suspects wait.
+-- Plain jobs and groups in rotation. Returns whether the lists had fewer jobs than were counted.
 local function claim_in_rotation()
-  local plain, wanted_in_all, before = has('t') and math.min(call('LLEN', K.suspect) - call('HLEN', K.tombstones), 0) or 0, wanted, #ids
+  local wanted_in_all, before = wanted, #ids
+  local starts, cost, picks, examined, chosen = choose(wanted - #ids)
   for _, list in ipairs(ORDER) do
-    plain = plain + call('LLEN', LISTS[list])
-  end
-  local starts, cost, picks, examined = choose(wanted - #ids, math.max(plain, 0))
-  wanted = before + #starts
-  for _, list in ipairs(ORDER) do
+    -- With limits a list gives no job in place of one of a higher priority.
+    wanted = chosen and #ids + (chosen[list] or 0) or before + #starts
     claim_ready(list)
   end
   wanted = wanted_in_all
-  if #ids > before then
-    local start = starts[#ids - before]
+  local taken = #ids - before
+  if taken > 0 then
+    local start = starts[taken]
     call('HSET', K.meta, 'plain', ms(start + cost))
     served_at(start)
   end
@@ -27,6 +25,7 @@ local function claim_in_rotation()
   for _, entry in ipairs(examined) do
     review(entry.group)
   end
+  return taken < #starts
 end
 
 -- Whether a job of a group could start, as far as its rule and its line are concerned.
@@ -42,14 +41,15 @@ local function claim_with_limits()
     for group in pairs(limits().open_some(wanted - #ids, may_serve)) do
       review(group)
     end
+    local has_fewer = false
     if call('EXISTS', K.next) == 1 then
-      claim_in_rotation()
+      has_fewer = claim_in_rotation()
     else
       for _, list in ipairs(ORDER) do
         claim_ready(list)
       end
     end
-    if #ids >= wanted or full or call('EXISTS', K.roomy) == 0 then
+    if #ids >= wanted or full or not has_fewer and call('EXISTS', K.roomy) == 0 then
       break
     end
   end
