@@ -81,7 +81,7 @@ const TABLES: &str = include_str!("schema.sql");
 
 /// The schema that this library reads and writes. Those below it are of the time before the first
 /// release.
-const SCHEMA: u64 = 8;
+const SCHEMA: u64 = 9;
 
 /// A feature that jobs or queues may use. A file in which none ever did spares the statements of
 /// it.
