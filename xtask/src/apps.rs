@@ -10,10 +10,15 @@ use crate::{
 };
 
 pub(crate) fn main() -> ExitCode {
-    let checked = web().and_then(|()| actix()).and_then(|()| oldest_rusqlite()).and_then(|()| adapters()).and_then(|()| outboxes());
+    let checked = web()
+        .and_then(|()| actix())
+        .and_then(|()| oldest_rusqlite())
+        .and_then(|()| adapters())
+        .and_then(|()| outboxes())
+        .and_then(|()| pages());
     match checked {
         Ok(()) => {
-            println!("7 passed, 0 failed");
+            println!("9 passed, 0 failed");
             ExitCode::SUCCESS
         }
         Err(problem) => {
@@ -86,6 +91,17 @@ fn outboxes() -> Result<(), String> {
         let (succeeded, text) = said(app(name).args(["run", "--quiet"]))?;
         let is_right = text.contains("1 row, then Err(") && text.contains("full for queue `default`");
         if !succeeded || !is_right || text.contains("warning:") {
+            return Err(format!("{name}: {text}"));
+        }
+    }
+    Ok(())
+}
+
+/// Blocks of pages whose libraries no other package has: they compile.
+fn pages() -> Result<(), String> {
+    for name in ["coming-from", "loco"] {
+        let (succeeded, text) = said(app(name).args(["check", "--quiet", "--locked"]))?;
+        if !succeeded || text.contains("warning:") {
             return Err(format!("{name}: {text}"));
         }
     }

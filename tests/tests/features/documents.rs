@@ -531,23 +531,18 @@ fn the_reference_has_every_field_of_the_json_output() {
 
 /// Programs that are built by the tests or by `cargo xtask apps`: a Rust block that rustdoc does not
 /// compile, because its library is not in this workspace, is a piece of one of them.
-const PROGRAMS: [&str; 5] = [
+const PROGRAMS: [&str; 7] = [
     "adapters/sqlx-0.8/tests/outbox/postgres.rs",
     "adapters/sqlx-0.8/tests/prepare.rs",
     "tests/apps/actix/src/main.rs",
+    "tests/apps/coming-from/src/main.rs",
+    "tests/apps/loco/src/main.rs",
     "tests/apps/outbox-diesel/src/main.rs",
     "tests/apps/outbox-sea-orm/src/main.rs",
 ];
 
 /// Pages that `tests/tests/readme.rs` follows: it builds the programs whose files they show.
 const FOLLOWED: [&str; 2] = ["docs/task-crate.md", "docs/tutorial.md"];
-
-/// The only Rust blocks that nothing compiles: the page, how the block begins, and the reason.
-const NOT_COMPILED: [(&str, &str, &str); 3] = [
-    ("docs/coming-from.md", "#[derive(Clone, Deserialize, JobArgs, Serialize)]", "it is for River, and shows what a reader has today"),
-    ("docs/coming-from.md", "let task = TaskBuilder::new(", "it is for apalis, and shows what a reader has today"),
-    ("docs/web.md", "use async_trait::async_trait;", "loco needs about 390 packages"),
-];
 
 /// The Rust blocks of a page, each with what its fence says behind `rust`.
 fn rust_blocks(page: &str) -> Vec<(String, String)> {
@@ -576,18 +571,13 @@ fn compiled_pages() -> BTreeSet<PathBuf> {
 }
 
 #[test]
-fn every_rust_block_is_compiled_or_an_exception_with_a_reason() {
+fn every_rust_block_is_compiled() {
     let (compiled, programs) = (compiled_pages(), PROGRAMS.map(|path| unindented(&read(path))));
-    let (mut count, mut problems, mut exceptions) = (0, Vec::new(), BTreeSet::new());
+    let (mut count, mut problems) = (0, Vec::new());
     for path in pages() {
         let page = path.strip_prefix(root()).expect("a page is in the workspace").to_string_lossy().into_owned();
         for (attributes, block) in rust_blocks(&fs::read_to_string(&path).unwrap()) {
             count += 1;
-            let is_exception = |at: &usize| NOT_COMPILED[*at].0 == page && block.starts_with(NOT_COMPILED[*at].1);
-            if let Some(at) = (0..NOT_COMPILED.len()).find(is_exception) {
-                exceptions.insert(at);
-                continue;
-            }
             let is_compiled = match attributes.contains("ignore") {
                 true => FOLLOWED.contains(&page.as_str()) || programs.iter().any(|program| program.contains(&block)),
                 false => compiled.contains(&path),
@@ -599,7 +589,6 @@ fn every_rust_block_is_compiled_or_an_exception_with_a_reason() {
     }
     assert!(count > 90, "only {count} blocks were found");
     assert!(problems.is_empty(), "{}", problems.join("\n"));
-    assert_eq!(exceptions.len(), NOT_COMPILED.len(), "exceptions that no page has: {NOT_COMPILED:?}");
 }
 
 fn unindented(text: &str) -> String {
