@@ -470,6 +470,25 @@ mod tests {
     }
 
     #[test]
+    fn the_reference_has_the_options_that_are_required() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/configuration.md")).unwrap();
+        let subscribe =
+            |options: &str| crate::subscribe::expand(options.parse().unwrap(), &"async fn bill(paid: Paid) {}".parse().unwrap());
+        let event = |options: &str| crate::event::expand(format!("#[event({options})] struct Paid {{}}").parse().unwrap());
+        for (attribute, option, with, without) in [
+            ("event", "topic", event("topic = \"orders\""), event("name = \"paid\"")),
+            ("subscribe", "name", subscribe("name = \"billing\", from = \"now\""), subscribe("from = \"now\"")),
+            ("subscribe", "from", subscribe("from = \"now\", name = \"billing\""), subscribe("name = \"billing\"")),
+        ] {
+            let is_required = [with, without].map(|code| code.to_string().contains("compile_error")) == [false, true];
+            assert!(is_required, "`{option}` of `#[{attribute}]`");
+            let (_, table) = page.split_once(&format!("| `#[{attribute}]` |")).unwrap();
+            let row = table.lines().find(|row| row.contains(&format!("`{option} = \""))).unwrap();
+            assert!(row.ends_with("| required |"), "{row}");
+        }
+    }
+
+    #[test]
     fn the_reference_has_the_defaults_of_a_schedule() {
         let schedule = expanded("schedule(every = \"90s\")");
         for (option, default, code) in [

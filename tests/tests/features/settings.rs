@@ -18,6 +18,13 @@ async fn bare() {}
 #[task(name = "settings.plain")]
 async fn plain() {}
 
+#[derive(Event)]
+#[event(topic = "settings")]
+struct Opened {}
+
+#[subscribe(name = "settings", from = "start")]
+async fn opened(_event: Opened) {}
+
 /// What the reference says of a setter.
 #[derive(Debug)]
 struct Row {
@@ -240,6 +247,25 @@ fn the_reference_has_the_defaults_of_a_task() {
     }
 }
 
+#[test]
+fn the_reference_has_the_defaults_of_events_and_subscriptions() {
+    let page = read("docs/configuration.md");
+    let task = opened::definition();
+    let (rule, subscription) = (task.group_rule, task.subscription.unwrap());
+    for (option, default, is_default) in [
+        ("name = \"order.paid\"", "the struct's name", Opened::TYPE == "Opened"),
+        ("tag(order, customer = buyer)", "none", Opened::TAGS.is_empty()),
+        ("unknown = \"park\"", "`park`", subscription.unknown.name() == "park"),
+        ("ordered", "off", rule.order.is_none()),
+        ("group(cap = 2)", "no cap", rule.cap.is_none()),
+    ] {
+        let rows = section(&page, "Options of `#[subscribe]` and `#[event]`").lines();
+        let row = rows.map(|row| row.trim_end_matches(" |")).find(|row| row.contains(&format!("| `{option}` |")));
+        assert_eq!(row.expect(option).rsplit(" | ").next(), Some(default), "{option}");
+        assert!(is_default, "{option}: the code has another default than {default}");
+    }
+}
+
 /// The rows of the table of bounds, with the constant for each of their numbers: its file in the
 /// source of `queue-core`, and its name. A 1 has none.
 const BOUNDS: [(&str, &[(&str, &str)]); 15] = [
@@ -273,6 +299,17 @@ fn constant(file: &str, name: &str) -> u64 {
     let (value, _) = value.split_once(';').expect("it ends");
     let (_, value) = value.split_once(" = ").expect("it has a value");
     value.split(" * ").map(|factor| factor.replace('_', "").parse::<u64>().unwrap()).product()
+}
+
+#[test]
+fn the_pages_have_the_schema_numbers_of_the_code() {
+    let [redis, sqlite] = ["redis/mod.rs", "sqlite/connection/schema.rs"].map(|file| constant(file, "SCHEMA"));
+    let upgrade = read("docs/upgrade.md");
+    assert!(upgrade.contains(&format!("which is {redis} in Redis and {sqlite} in SQLite files")), "docs/upgrade.md");
+    let storage = read("docs/storage.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    for stated in [format!("schema is number {redis}."), format!("`value` is the schema number, {sqlite}, and")] {
+        assert!(storage.contains(&stated), "docs/storage.md lacks: {stated}");
+    }
 }
 
 /// The rows of the table of bounds.
