@@ -16,8 +16,22 @@ use serde_json::Value;
 use crate::run::{cargo, kill_group, own_group, root, with_lints, without_our_package};
 
 /// These programs take longest, so they start first.
-const LONGEST: [&str; 10] =
-    ["conformance", "servers", "tests/outbox", "outages", "dashboard/dashboard", "tests/cli", "rows", "features", "corrupt", "stored"];
+const LONGEST: [&str; 14] = [
+    "conformance access",
+    "on_redis_cluster",
+    "on_valkey_sentinel",
+    "on_redis_sentinel",
+    "servers",
+    "tests/outbox",
+    "dashboard/dashboard",
+    "rows",
+    "outages",
+    "tests/cli",
+    "on_valkey_cluster",
+    "on_redis",
+    "on_valkey",
+    "corrupt",
+];
 
 /// Tests of a program that run at once on a machine with fewer cores: each computes for less than a
 /// third of its time.
@@ -160,9 +174,7 @@ impl Program {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.folder).stdin(Stdio::null());
         without_our_package(&mut command);
-        // The conformance suite is the longest: with a larger share it does not end after all others.
-        let at_once = cores().max(FEWEST_AT_ONCE) * if self.name.ends_with("conformance") { 2 } else { 1 };
-        command.env("RUST_TEST_THREADS", at_once.to_string());
+        command.env("RUST_TEST_THREADS", cores().max(FEWEST_AT_ONCE).to_string());
         command.args(setting.arguments).envs(setting.variables.iter().map(|(name, value)| (name, value)));
         command
     }
@@ -311,13 +323,28 @@ fn is_slow(output: &str) -> bool {
     verdicts.peek().is_some() && verdicts.all(|verdict| verdict.starts_with("SLOW"))
 }
 
-/// Runs all programs, one more at a time than there are cores, and calls `report` after each.
+/// The conformance suite by storage: each storage has the time limit of a suite, and they run beside
+/// each other.
+pub(crate) fn by_storage(program: &Program, tests: Option<Vec<String>>) -> Vec<Chosen> {
+    let tests = match tests {
+        Some(tests) if program.name.ends_with("conformance") => tests,
+        tests => return vec![(program.clone(), tests)],
+    };
+    let mut storages = BTreeMap::<String, Vec<String>>::new();
+    for test in tests {
+        storages.entry(test.split("::").next().unwrap_or_default().to_owned()).or_default().push(test);
+    }
+    let of_storage = |(storage, tests)| (Program { name: format!("{} {storage}", program.name), ..program.clone() }, Some(tests));
+    storages.into_iter().map(of_storage).collect()
+}
+
+/// Runs all programs, two more at a time than there are cores, and calls `report` after each.
 pub(crate) fn run_all(mut chosen: Vec<Chosen>, setting: &Setting<'_>, report: impl Fn(&Ran) + Sync) -> Vec<Ran> {
     let place = |name: &str| LONGEST.iter().position(|long| name.ends_with(long)).unwrap_or(LONGEST.len());
     chosen.sort_by_key(|(program, _)| place(&program.name));
     let (waiting, ended) = (Mutex::new(VecDeque::from(chosen)), Mutex::new(Vec::new()));
     thread::scope(|scope| {
-        for _ in 0..(cores() + 1).clamp(2, 8) {
+        for _ in 0..(cores() + 2).clamp(2, 8) {
             scope.spawn(|| {
                 loop {
                     let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
@@ -359,6 +386,18 @@ mod tests {
         let found: Vec<_> = built.programs.iter().map(|program| (&*program.name, program.source.to_str().unwrap())).collect();
         assert_eq!(found, [("a/keys", "a/tests/keys/main.rs")]);
         assert_eq!(built.executables["a"], Path::new("/w/a"));
+    }
+
+    #[test]
+    fn only_the_conformance_suite_is_run_by_storage() {
+        let program = |name: &str| Program { name: name.to_owned(), path: "p".into(), folder: "f".into(), source: "s".into() };
+        let tests = || Some(["on_redis::a", "access::b", "on_redis::c"].map(str::to_owned).to_vec());
+        let parts = by_storage(&program("tests/conformance"), tests());
+        let parts: Vec<_> = parts.iter().map(|(program, tests)| (&*program.name, tests.clone().unwrap())).collect();
+        let [a, b, c] = ["on_redis::a", "access::b", "on_redis::c"].map(str::to_owned);
+        assert_eq!(parts, [("tests/conformance access", vec![b]), ("tests/conformance on_redis", vec![a, c])]);
+        assert_eq!(by_storage(&program("tests/cli"), tests()).len(), 1);
+        assert_eq!(by_storage(&program("tests/conformance"), None).len(), 1);
     }
 
     fn shell(script: &str, limit: Duration) -> (Vec<String>, Option<String>) {

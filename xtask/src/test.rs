@@ -287,7 +287,7 @@ fn choose(built: &Built, only: &[String], selection: &Selection, setting: &Setti
             None
         };
         if tests.as_ref().is_none_or(|tests: &Vec<String>| !tests.is_empty()) {
-            chosen.push((program.clone(), tests));
+            chosen.extend(suites::by_storage(program, tests));
         }
     }
     if chosen.is_empty() {
