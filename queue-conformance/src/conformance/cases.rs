@@ -91,6 +91,9 @@ macro_rules! __conformance_cases {
                 a_limit_is_changed_while_jobs_wait
                 a_change_of_a_limit_is_compared
                 groups_that_share_a_limit_are_served_in_turn
+                a_job_that_comes_later_overtakes_none_that_waits
+                a_start_that_a_job_cannot_use_goes_to_the_next_that_waits
+                jobs_that_one_claim_leaves_waiting_start_in_its_order
                 a_group_with_many_keys_has_one_turn
                 an_ordered_group_waits_for_the_limit_of_its_holder
                 an_ordered_group_whose_first_job_waits_has_no_more
@@ -108,6 +111,7 @@ macro_rules! __conformance_cases {
                 a_key_is_kept_for_no_job_that_has_gone
                 a_job_reports_that_its_key_is_kept_for_one_that_costs_more
                 a_key_is_reserved_for_the_job_that_a_claim_reached_first
+                a_reserved_key_that_has_room_again_is_overtaken_by_no_job
                 a_key_stays_reserved_when_a_job_leaves_that_did_not_wait_for_it
                 a_full_slot_charges_no_rate
                 a_return_refunds_and_a_crash_does_not

@@ -467,6 +467,110 @@ pub async fn groups_that_share_a_limit_are_served_in_turn(bed: Bed) {
     sound(&bed).await;
 }
 
+/// Jobs that wait for a limit of all accounts, each with a limit of its account, start in the order
+/// in which they came, although a job of another account comes before each of these starts.
+pub async fn a_job_that_comes_later_overtakes_none_that_waits(bed: Bed) {
+    concurrency(&bed, "all", 1).await;
+    concurrency(&bed, "account", 1).await;
+    let mut lane = bed.lane().await;
+    for group in ["", "a"] {
+        let put_of = async |n: usize| put(&bed, group, &[key("all", ""), key("account", &n.to_string())], 1).await.remove(0);
+        let mut ids = vec![put_of(0).await];
+        let mut runs = lane.claim(1).await;
+        for n in 1..5 {
+            ids.push(put_of(n).await);
+            assert!(claim_all(&mut lane, 5).await.is_empty(), "it waits for the limit");
+        }
+        let mut started = Vec::new();
+        for n in 5..15 {
+            assert_eq!(runs.len(), 1);
+            started.push(runs[0].id.clone());
+            if n < 10 {
+                ids.push(put_of(n).await);
+            }
+            lane.ack(&runs).await;
+            runs = claim_all(&mut lane, 1).await;
+        }
+        assert_eq!(started, ids, "of `{group}`");
+        assert!(runs.is_empty());
+        sound(&bed).await;
+    }
+}
+
+/// A job that waits for a limit, and for another one when that has room, gives its start to the next
+/// one that waits, and not to a later one of a lower priority.
+pub async fn a_start_that_a_job_cannot_use_goes_to_the_next_that_waits(bed: Bed) {
+    concurrency(&bed, "api", 1).await;
+    concurrency(&bed, "other", 1).await;
+    let (api, other) = (key("api", ""), key("other", ""));
+    let mut lane = bed.lane().await;
+    for group in ["", "a"] {
+        let put_at = async |priority, keys: &[LimitKey]| {
+            let mut job = limited(group, keys);
+            job.priority = priority;
+            let id = job.id.clone();
+            bed.producer().await.stored(vec![job]).await;
+            id
+        };
+        put(&bed, group, &[api], 1).await;
+        let first = lane.claim(1).await;
+        let both = put_at(Priority::Critical, &[api, other]).await;
+        let next = put_at(Priority::High, &[api]).await;
+        assert!(claim_all(&mut lane, 5).await.is_empty(), "both wait for the limit");
+        put(&bed, group, &[other], 1).await;
+        let second = claim_all(&mut lane, 5).await;
+        assert_eq!(second.len(), 1);
+        lane.ack(&first).await;
+        let late = put_at(Priority::Normal, &[api, key("free", "")]).await;
+        let mut started = Vec::new();
+        let mut runs = second;
+        for _ in 0..6 {
+            let claimed = claim_all(&mut lane, 1).await;
+            started.extend(claimed.iter().map(|delivery| delivery.id.clone()));
+            lane.ack(&runs).await;
+            runs = claimed;
+        }
+        assert_eq!(started, [next, both, late], "of `{group}`");
+        sound(&bed).await;
+    }
+}
+
+/// Jobs of several accounts that one claim leaves waiting for a limit start in the order in which
+/// that claim took the jobs before them, and not in that in which the accounts came.
+pub async fn jobs_that_one_claim_leaves_waiting_start_in_its_order(bed: Bed) {
+    const ACCOUNTS: usize = 6;
+    concurrency(&bed, "all", u32::try_from(ACCOUNTS).expect("it is small")).await;
+    let mut lane = bed.lane().await;
+    for group in ["", "a"] {
+        let accounts = (0..4).flat_map(|_| 0..ACCOUNTS);
+        let jobs: Vec<_> = accounts.map(|n| (n, limited(group, &[key("all", ""), key("account", &n.to_string())]))).collect();
+        let account_of: Vec<_> = jobs.iter().map(|(account, job)| (job.id.clone(), *account)).collect();
+        let accounts = |claimed: &[Delivery]| -> Vec<usize> {
+            let of = |id: &JobId| account_of.iter().find(|(known, _)| known == id).expect("it was stored").1;
+            claimed.iter().map(|delivery| of(&delivery.id)).collect()
+        };
+        bed.producer().await.stored(jobs.into_iter().map(|(_, job)| job).collect()).await;
+        let first = lane.claim(2).await;
+        lane.ack(&first).await;
+        let runs = lane.claim(ACCOUNTS).await;
+        assert_eq!(accounts(&runs), [2, 3, 4, 5, 0, 1], "of `{group}`");
+        let mut again = Vec::new();
+        for delivery in &runs {
+            lane.ack(std::slice::from_ref(delivery)).await;
+            again.extend(lane.claim(1).await);
+        }
+        assert_eq!(accounts(&again), accounts(&runs), "of `{group}`");
+        lane.ack(&again).await;
+        sound(&bed).await;
+        let mut rest = 0;
+        while let claimed @ [_, ..] = lane.claim(ACCOUNTS).await.as_slice() {
+            rest += claimed.len();
+            lane.ack(claimed).await;
+        }
+        assert_eq!(rest, 4 * ACCOUNTS - 2 - 2 * ACCOUNTS);
+    }
+}
+
 /// A tenant with many accounts has one turn, not one for each.
 pub async fn a_group_with_many_keys_has_one_turn(bed: Bed) {
     concurrency(&bed, "account", 1).await;

@@ -177,6 +177,46 @@ pub async fn a_key_is_reserved_for_the_job_that_a_claim_reached_first(bed: Bed) 
     }
 }
 
+/// A key that is reserved stays so when its time has come: no claim of any size gives it to a job
+/// of a higher priority. Then the jobs that wait for it start, and behind them one that comes later
+/// and whose priority is lower.
+pub async fn a_reserved_key_that_has_room_again_is_overtaken_by_no_job(bed: Bed) {
+    rate(&bed, "api", "1/1h", 4).await;
+    let mut lane = bed.lane().await;
+    for claims in [1, 4] {
+        for waits in [true, false] {
+            let of = key("api", &format!("{claims}, {waits}"));
+            bed.producer().await.stored(vec![cost(&[of], 3)]).await;
+            let took = lane.claim_one().await;
+            let [normal, critical, high] =
+                [(2, Priority::Normal), (1, Priority::Critical), (1, Priority::High)].map(|(starts, priority)| {
+                    let mut job = cost(&[of], starts);
+                    job.priority = priority;
+                    job
+                });
+            let ids = [normal.id.clone(), critical.id.clone(), high.id.clone()];
+            bed.producer().await.stored(vec![normal]).await;
+            assert!(claim_all(&mut lane, 5).await.is_empty(), "it costs more than is left");
+            if waits {
+                bed.producer().await.stored(vec![critical]).await;
+                assert!(claim_all(&mut lane, 5).await.is_empty(), "the key is reserved");
+            }
+            assert!(end_with(&mut lane, &took, ack(), Some(0), &[]).await);
+            bed.producer().await.stored(vec![high]).await;
+            let mut started = Vec::new();
+            while started.len() < ids.len() {
+                match claim_all(&mut lane, claims).await {
+                    claimed if claimed.is_empty() => break,
+                    claimed => started.extend(claimed.into_iter().map(|delivery| delivery.id)),
+                }
+            }
+            let expected: Vec<_> = ids.into_iter().enumerate().filter(|(at, _)| waits || *at != 1).map(|(_, id)| id).collect();
+            assert_eq!(started, expected, "{claims} at a time");
+            sound(&bed).await;
+        }
+    }
+}
+
 /// A key stays reserved while jobs that do not wait for it are removed: one of another priority that
 /// no claim has reached, and one that is not due.
 pub async fn a_key_stays_reserved_when_a_job_leaves_that_did_not_wait_for_it(bed: Bed) {

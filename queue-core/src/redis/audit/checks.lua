@@ -697,7 +697,7 @@ do
       local place, behind = call('HGET', K.chains, entry), end_of_group(entry, 1) + 1
       local prefix, chain, rest = string.sub(entry, 1, behind), string.sub(entry, behind + 1), string.sub(place or '', 2)
       local is_sound = place and head_of(entry)
-        and (byte(place) == 111 and call('ZSCORE', K.open, prefix .. rest .. chain) or call('ZSCORE', K.shut, rest .. entry)) -- 'o'
+        and (byte(place) == 111 and call('ZSCORE', K.open, prefix .. string.sub(rest, 1, 7) .. chain) or call('ZSCORE', K.shut, rest .. entry)) -- 'o'
       if place and not is_sound then
         found(entry, string.sub(prefix, 1, -2), string.sub(prefix, -1), chain)
       end

@@ -3,7 +3,8 @@
 -- under a key that has let none of its jobs start:
 --
 --   `chains`    chain -> 'o' and a ticket (7 bytes), or 's', the key, the era of virtual time
---               (2 bytes), a start and a ticket (7 bytes each)
+--               (2 bytes), a start and a ticket (7 bytes each). One that has waited and is open
+--               again has its era and start behind its ticket
 --   `open`      group, digit, ticket, keys: within a group and a digit the least ticket is next, so
 --               that chains are served in rotation
 --   `shut`      key, era, start, ticket, group, digit, keys: the chains that wait for a key, those
@@ -21,6 +22,10 @@
 -- A chain is open until it is looked at: a claim shuts what it finds and cannot start. A key that
 -- has room again is in `roomy` before the script ends that gives it room. So nothing waits that may
 -- start, and no claim looks at what is shut.
+--
+-- A chain keeps its place among those that wait until a job of it starts: its ticket is less than
+-- those of chains that have not waited. Until then no chain of its group that has not waited, and
+-- has no higher priority, takes a start from its key.
 --- include script/tools, script/rare
 
 local made_limits = nil
@@ -30,21 +35,22 @@ local function limits()
   if made_limits then
     return made_limits
   end
-  local L, rules_of, keys, places = { looked = 0, passed = 0, picked = {} }, {}, {}, {}
+  local L, rules_of, keys, places = { looked = 0, passed = 0, picked = {}, picks = 0 }, {}, {}, {}
   made_limits = L
 
   local function packed(number)
     return struct.pack('>I7', math.floor(math.min(math.max(number, 0), FOREVER)))
   end
 
-  -- Tickets are drawn by the hundred: numbers that a script has no use for are left out.
-  local function ticket()
+  -- Tickets are drawn by the hundred: numbers that a script has no use for are left out. Those of
+  -- chains that do not wait, or have not waited since their last start, are behind all others.
+  local function ticket(waits)
     if L.ticket == L.last_ticket then
       L.last_ticket = whole(call('HINCRBY', K.meta, 'ticket', '100'))
       L.ticket = L.last_ticket - 100
     end
     L.ticket = L.ticket + 1
-    return packed(L.ticket)
+    return packed(waits and L.ticket or C.tickets + L.ticket)
   end
 
   -- The keys of a chain.
@@ -290,7 +296,7 @@ local function limits()
     local from, to, placed, gone = { {}, {}, {} }, { {}, {}, {} }, {}, {}
     local function note(lists, place, group, digit, chain, score)
       local is_open = byte(place) == 111 -- 'o'
-      local list, rest = lists[is_open and 1 or 2], string.sub(place, 2)
+      local list, rest = lists[is_open and 1 or 2], string.sub(place, 2, is_open and 8 or -1)
       list[#list + 1] = score
       list[#list + 1] = is_open and group .. digit .. rest .. chain or rest .. group .. digit .. chain
       if not is_open then
@@ -345,23 +351,38 @@ local function limits()
     end
   end
 
-  -- Chains are shut, each under a key until a time, and have their places.
+  -- Chains are shut, each under a key until a time, and have their places. Without a time the key
+  -- has room, for others that wait.
   local function shut(moves, shut_under)
     move(moves)
     local unroomy = {}
-    for at, under in ipairs(shut_under) do
-      unroomy[at] = under[1]
+    for _, under in ipairs(shut_under) do
+      unroomy[#unroomy + 1] = under[2] and under[1]
     end
     many('ZREM', K.roomy, unroomy)
     for _, under in ipairs(shut_under) do
-      wake_at(under[1], under[2])
+      if under[2] then
+        wake_at(under[1], under[2])
+      else
+        call('ZADD', K.roomy, 'NX', ms(now), under[1])
+      end
     end
   end
 
-  -- The place of a chain that is shut under a key. Who waits since an earlier era comes first.
-  local function under(key, start)
+  -- The place of a chain that is shut under a key: that in which it has waited, or one behind the
+  -- others. Who waits since an earlier era comes first.
+  local function under(key, start, waited)
+    if waited then
+      return 's' .. key .. string.sub(waited, 9) .. string.sub(waited, 2, 8)
+    end
     L.era = L.era or struct.pack('>I2', whole(call('HGET', K.meta, 'era') or '') % 65536)
-    return 's' .. key .. L.era .. packed(start) .. ticket()
+    return 's' .. key .. L.era .. packed(start) .. ticket(true)
+  end
+
+  -- The place of a chain that is open and has waited, and of which this script has picked nothing.
+  local function waited_at(entry)
+    local place = not L.picked[entry] and place_of(entry)
+    return place and #place > 8 and byte(place) == 111 and place -- 'o'
   end
 
   local function has_jobs(group, digit, chain)
@@ -472,16 +493,45 @@ local function limits()
     return head and L.cost_of(string.sub(head, #group + #chain + 9)) > 1
   end
 
+  -- The key under which an open chain has to wait, although it has room. Nothing: none. The key is
+  -- reserved for another chain that was opened; or a chain of the same group is shut under it that
+  -- has a higher priority. Or the chain has not waited itself, and the key is reserved for one that
+  -- is shut, or its turn is that of a chain of the same group and priority. Of a group that has an
+  -- order its first job alone may start.
+  local function waits_behind(group, digit, chain, is_only)
+    local entry = group .. digit .. chain
+    for _, key in ipairs(L.are_roomy and keys_of(chain) or {}) do
+      local reserved, prefix = state_of(key).reserved, key .. group
+      if reserved and reserved ~= entry then
+        return key
+      elseif not reserved then
+        local best = not is_only and has_ranked() and call('ZRANGEBYLEX', K.ranked, '[' .. prefix, '(' .. prefix .. digit .. '\255', 'LIMIT', 0, 1)[1]
+        local its_digit = best and string.sub(best, #prefix + 1, #prefix + 1)
+        if its_digit and its_digit < digit then
+          return key
+        end
+        local first = not waited_at(entry) and is_waited_for(key)
+        if first then
+          local its_group, first_digit, its_chain = L.parts_of_shut(first)
+          if is_kept_for(key, its_group, first_digit, its_chain) or its_group == group and not is_only and (its_digit or first_digit) <= digit then
+            return key
+          end
+        end
+      end
+    end
+  end
+
   -- Of chains of a group that are shut under one key that of the highest priority is opened first,
   -- and of these the oldest: it changes starts with the one whose turn it is. `members`: those that
-  -- are opened, from a place on; `opened`: those that were. Gives the one to open, and where the
-  -- other one goes if that is behind them all.
-  local function first_by_priority(key, members, at, last, opened)
+  -- are opened, from a place on; `opened`: those that were; `starts`: era and start of those that
+  -- have others than in their place. Gives the one to open, and where the other one goes if that is
+  -- behind them all.
+  local function first_by_priority(key, members, at, last, opened, starts)
     local member = members[at]
     local group, digit, chain = L.parts_of_shut(member)
     local prefix, ticket_of_it = key .. group, string.sub(member, 26, 32)
     local from, upto = '[' .. prefix, '(' .. prefix .. digit .. ticket_of_it .. chain
-    while not is_kept_for(key, group, digit, chain) do
+    while true do
       local found = call('ZRANGEBYLEX', K.ranked, from, upto, 'LIMIT', 0, 1)[1]
       if not found then
         break
@@ -494,13 +544,14 @@ local function limits()
         -- Other hands have left it there.
         call('ZREM', K.ranked, found)
       elseif not opened[other] then
+        starts[other], starts[member] = starts[member] or string.sub(member, 17, 25), starts[other] or string.sub(other, 17, 25)
         for behind = at + 1, last do
           if members[behind] == other then
             members[behind] = member
             return other
           end
         end
-        return other, { group, digit, chain, string.sub(place, 1, 26) .. ticket_of_it }
+        return other, { group, digit, chain, 's' .. key .. starts[member] .. ticket_of_it }
       end
       from = '(' .. found
     end
@@ -511,9 +562,13 @@ local function limits()
   -- Those of groups that may not be are opened on the way: no claim meets them again. Gives the
   -- groups of all.
   function L.open_some(most, serves)
-    local groups, moves, unroomy, left, opened = {}, {}, {}, most + C.limit_step, {}
+    local groups, moves, unroomy, left, opened, starts = {}, {}, {}, most + C.limit_step, {}, {}
     L.era = nil
+    for _, state in pairs(keys) do
+      state.reserved = nil
+    end
     local examined = call('ZRANGE', K.roomy, 0, C.limit_step - 1)
+    L.are_roomy = #examined > 0
     if #examined == C.limit_step then
       -- The next claim looks at the keys behind these.
       local behind = {}
@@ -524,7 +579,7 @@ local function limits()
     end
     for _, key in ipairs(examined) do
       local room, upto = room_of_key(key)
-      local asked, from = math.min(room, most, left), '[' .. key
+      local asked, from, is_first, reserved = math.min(room, most, left), '[' .. key, true, false
       if room <= 0 then
         unroomy[#unroomy + 1] = key
         if is_waited_for(key) then
@@ -538,26 +593,35 @@ local function limits()
         local last, postpone = math.min(#members, asked), false
         for at = 1, last do
           local member, later = members[at], nil
-          if has_ranked() then
-            member, later = first_by_priority(key, members, at, last, opened)
+          local is_kept = is_kept_for(key, L.parts_of_shut(member))
+          if is_kept and not is_first then
+            reserved = true
+            break
+          elseif has_ranked() and not is_kept then
+            member, later = first_by_priority(key, members, at, last, opened, starts)
             opened[member] = true
           end
           local group, digit, chain = L.parts_of_shut(member)
           places[group .. digit .. chain] = 's' .. string.sub(member, 1, 32)
-          moves[#moves + 1] = { group, digit, chain, 'o' .. ticket() }
+          moves[#moves + 1] = { group, digit, chain, 'o' .. string.sub(member, 26, 32) .. (starts[member] or string.sub(member, 17, 25)) }
           if later then
             moves[#moves + 1], postpone = later, true
             move(moves)
             moves = {}
           end
           groups[group], left = true, left - 1
-          if serves(group) then
-            asked = asked - 1
-          else
+          if not serves(group) then
             L.passed = L.passed + 1
+          elseif is_kept then
+            state_of(key).reserved, reserved, asked = group .. digit .. chain, #members > at, 0
+            break
+          else
+            asked, is_first = asked - 1, false
           end
         end
-        if postpone then
+        if reserved then
+          break
+        elseif postpone then
           -- It may be before the last that was read.
           move(moves)
           moves, from = {}, '[' .. key
@@ -635,7 +699,10 @@ local function limits()
         queue.from = #found == asked and '(' .. found[#found] or nil
         for _, member in ipairs(found) do
           local chain = string.sub(member, prefix + 8)
-          places[entry.group .. digit .. chain] = 'o' .. string.sub(member, prefix + 1, prefix + 7)
+          -- One that has waited has more in its place.
+          if byte(member, prefix + 1) > 0 then
+            places[entry.group .. digit .. chain] = 'o' .. string.sub(member, prefix + 1, prefix + 7)
+          end
           queue.items[#queue.items + 1] = { group = entry.group, digit = digit, chain = chain, heads = {}, next = 1 }
         end
       end
@@ -651,15 +718,18 @@ local function limits()
       else
         local id = string.sub(member, prefix + #item.chain + 8)
         local key, upto = L.blocker(item.chain, id)
+        key = key or waits_behind(entry.group, digit, item.chain, item.is_only)
+        local place = entry.group .. digit .. item.chain
         if key and not may_look() then
           return nil
         elseif key then
-          shut({ { entry.group, digit, item.chain, under(key, entry.start) } }, { { key, upto } })
+          shut({ { entry.group, digit, item.chain, under(key, entry.start, waited_at(place)) } }, { { key, upto } })
         else
           L.take(item.chain, id)
           item.next = item.next + 1
           queue.items[#queue.items + 1] = item
-          L.picked[entry.group .. digit .. item.chain] = { entry, digit, item }
+          L.picks = L.picks + 1
+          L.picked[place] = { entry, digit, item, L.picks }
           return member
         end
       end
@@ -667,7 +737,7 @@ local function limits()
   end
 
   -- After the picked jobs were taken, or not: empty chains are removed, chains whose limits have no
-  -- room are shut, and the others move to the end.
+  -- room are shut, and the others move to the end; in the order of their last picks.
   function L.settle_picks(picks, passed, admitted, parts)
     local loose, moves, shut_under = {}, {}, {}
     for at, pick in ipairs(picks) do
@@ -680,7 +750,14 @@ local function limits()
       end
     end
     L.recheck_keys(loose)
+    local touched = {}
     for _, picked in pairs(L.picked) do
+      touched[#touched + 1] = picked
+    end
+    table.sort(touched, function(one, other)
+      return one[4] < other[4]
+    end)
+    for _, picked in ipairs(touched) do
       local entry, digit, item = unpack(picked)
       local chain, head = item.chain, nil
       if passed == #picks and not item.is_only and (item.whole or item.next <= #item.heads) then

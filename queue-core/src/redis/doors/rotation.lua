@@ -201,7 +201,11 @@ local function choose(n)
       elseif member then
         picks[#picks + 1] = { entry = limited, member = member, start = entry.start }
       end
-      entry.start, goes_on = entry.start + plain_cost, member or list
+      goes_on = member or list
+      if goes_on then
+        entry.start = entry.start + plain_cost
+        limited.start = entry.start
+      end
     else
       local member = next_of(entry, asked)
       examined[#examined + 1] = entry

@@ -11,8 +11,8 @@ use crate::{
         BACKFILL_REMEMBERED, CHAINS_COUNTED, CLAIM_STEPS, CLEANUP_BEHIND, CLOCK_MOVED, DEFAULT_AGE, DEFAULT_LAG, DUE_ITEMS, FOLLOWED,
         GROUP_RULES, HEADS, HOLDERS_NAMED, LIMIT_RULES, LIMIT_STEP, LOG_BYTES, LOG_LINES, LONGEST_CLOSED, MAX_BYTES, MOST_TAKEN,
         MOST_WATCHED, ODD, OPERATION_LEASE, OPERATIONS_KEPT, OUTBOX, OUTBOXES, PAUSED_TASKS, PLACES_EXAMINED, POPPED_AT_ONCE, Pausing,
-        READS_AHEAD, REASON_BYTES, RESUMED_AT_ONCE, SHARE_COUNTED, START_APART, START_COST, STOPPED, SWEEPER_LEASE, TRANSITIONS_AT_ONCE,
-        TRANSITIONS_KEPT, TRIM_STEP, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
+        READS_AHEAD, REASON_BYTES, RESUMED_AT_ONCE, SHARE_COUNTED, START_APART, START_COST, STOPPED, SWEEPER_LEASE, TICKETS,
+        TRANSITIONS_AT_ONCE, TRANSITIONS_KEPT, TRIM_STEP, UNREADABLE_RELEASES, WATCHED, WATCHED_KEEP, WorkerInfo,
         history::{
             FAILURE_PATTERNS, HOURS, JOBS_NAMED, MINUTES, OTHERS, RELEASES_NAMED, RELEASES_SEEN, REPORTERS_HOURS, TASKS, TASKS_NAMED,
         },
@@ -39,7 +39,7 @@ const MIDDLE: u64 = 1 << 52;
 const ERA: u64 = 1 << 51;
 
 /// The constants that scripts use as `C.name`.
-pub(super) fn constants() -> [(&'static str, String); 72] {
+pub(super) fn constants() -> [(&'static str, String); 73] {
     [
         ("schema", format!("'{SCHEMA}'")),
         ("forever", FOREVER.to_string()),
@@ -100,6 +100,7 @@ pub(super) fn constants() -> [(&'static str, String); 72] {
         // Of limits.
         ("limit_rules", LIMIT_RULES.to_string()),
         ("limit_step", LIMIT_STEP.to_string()),
+        ("tickets", TICKETS.to_string()),
         ("claim_steps", CLAIM_STEPS.to_string()),
         // The keys of a limit have 16 bytes, six of them its name: they come before the name and so
         // many of the largest.

@@ -6,12 +6,15 @@ use rusqlite::{OptionalExtension, params, types::Value};
 
 use super::{
     ledger::{self, Ledger},
-    limits,
+    limits::{self, Until},
     row::{CHAINED, READY},
 };
-use crate::sqlite::connection::{
-    tx::{Failed, Queue, Tx},
-    unsigned::Unsigned,
+use crate::{
+    broker::TICKETS,
+    sqlite::connection::{
+        tx::{Failed, Queue, Tx},
+        unsigned::Unsigned,
+    },
 };
 
 /// Chains that one claim shuts, at most.
@@ -42,14 +45,16 @@ pub(super) struct Chains {
     known: VecDeque<Chain>,
     /// Priority and ticket of the last that was read; nothing: they are all known.
     behind: Option<(i64, i64)>,
-    /// Those of which something was picked, and the start of the group.
-    picked: BTreeMap<i64, i64>,
+    /// Those of which something was picked, and which pick of the claim was the last.
+    picked: BTreeMap<i64, usize>,
     shut: usize,
 }
 
-struct Chain {
-    chain: i64,
-    priority: i64,
+pub(super) struct Chain {
+    pub(super) chain: i64,
+    pub(super) priority: i64,
+    /// Whether it has waited for a key, and nothing was picked of it since.
+    pub(super) has_waited: bool,
     /// Place behind which its next job stands.
     behind: i64,
 }
@@ -60,9 +65,9 @@ impl Chains {
         Chains { asked, known: VecDeque::new(), behind, picked: BTreeMap::new(), shut: 0 }
     }
 
-    /// Those of which something was picked.
-    pub(super) fn touched(&self) -> impl Iterator<Item = (i64, i64)> {
-        self.picked.iter().map(|(chain, start)| (*chain, *start))
+    /// Those of which something was picked, and which pick of the claim was the last.
+    pub(super) fn touched(&self) -> impl Iterator<Item = (usize, i64)> {
+        self.picked.iter().map(|(chain, pick)| (*pick, *chain))
     }
 
     fn refill(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> Result<(), Failed> {
@@ -75,7 +80,7 @@ impl Chains {
         self.behind = None;
         while let Some(row) = rows.next()? {
             let (chain, priority, ticket): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            self.known.push_back(Chain { chain, priority, behind: i64::MIN });
+            self.known.push_back(Chain { chain, priority, has_waited: ticket < TICKETS, behind: i64::MIN });
             self.behind = Some((priority, ticket)).filter(|_| self.known.len() == limit);
         }
         Ok(())
@@ -109,15 +114,19 @@ impl Chains {
                 continue;
             }
             let Some(limited) = limits::of(tx, queue, &id)? else { continue };
-            if let Some((key, until)) = ledger.blocker(tx, queue, &limited)? {
-                ledger::shut(tx, queue, chain.chain, &key, until, share.start)?;
+            let blocker = match ledger.blocker(tx, queue, &limited)? {
+                None => ledger.waits_behind(tx, queue, share.name, &chain, &limited, holder.is_some())?.map(|key| (key, Until::Others)),
+                blocker => blocker,
+            };
+            if let Some((key, until)) = blocker {
+                ledger::shut(tx, queue, chain.chain, &key, until, (!chain.has_waited).then_some(share.start))?;
                 self.picked.remove(&chain.chain);
                 self.shut += 1;
                 continue;
             }
             ledger.take(tx, queue, &limited, false)?;
-            self.picked.insert(chain.chain, share.start);
-            chain.behind = pos;
+            self.picked.insert(chain.chain, ledger.next_pick());
+            (chain.behind, chain.has_waited) = (pos, false);
             // Behind the others of its priority.
             let place = self.known.iter().position(|other| other.priority > chain.priority).unwrap_or(self.known.len());
             self.known.insert(place, chain);

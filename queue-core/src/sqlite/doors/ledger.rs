@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use rusqlite::{OptionalExtension, params};
 
 use super::{
+    chains::Chain,
     groups,
-    limits::{Limited, NO_GROUP, Until, drop_empty, held, is_waited_for, of, open, reserved_until, rule, wake},
+    limits::{Limited, NO_GROUP, Until, drop_empty, held, is_waited_for, of, open, reserved_until, rule, to_end, wake},
     row::CHAINED,
     rules,
 };
@@ -31,6 +32,11 @@ pub(super) struct State {
 #[derive(Default)]
 pub(crate) struct Ledger {
     keys: HashMap<LimitKey, State>,
+    /// Whether a key that may have room was examined.
+    are_roomy: bool,
+    /// Keys that are reserved, each for the chain that was opened.
+    reserved: HashMap<LimitKey, i64>,
+    picks: usize,
 }
 
 impl Ledger {
@@ -133,13 +139,67 @@ impl Ledger {
         Ok(())
     }
 
+    /// The number of a job that is picked.
+    pub(super) fn next_pick(&mut self) -> usize {
+        self.picks += 1;
+        self.picks
+    }
+
+    /// The key under which an open chain has to wait, although it has room. It is reserved for
+    /// another chain that was opened; or a chain of the same group is shut under it that has a
+    /// higher priority. Or the chain has not waited itself, and the key is reserved for one that is
+    /// shut, or its turn is that of a chain of the same group and priority. Of a group that has an
+    /// order its first job alone may start.
+    pub(super) fn waits_behind(
+        &mut self,
+        tx: &Tx<'_>,
+        queue: &Queue<'_>,
+        name: &[u8],
+        chain: &Chain,
+        limited: &Limited,
+        is_ordered: bool,
+    ) -> rusqlite::Result<Option<LimitKey>> {
+        const BEST: &str = "SELECT min(priority) FROM queue_chains WHERE queue = ?1 AND shut = ?2 AND name = ?3";
+        if !self.are_roomy {
+            return Ok(None);
+        }
+        for key in &limited.keys {
+            match self.reserved.get(key) {
+                Some(reserved) if *reserved == chain.chain => continue,
+                Some(_) => return Ok(Some(*key)),
+                None => {}
+            }
+            let best: Option<i64> = match is_ordered {
+                true => None,
+                false => tx.sql(BEST)?.query_row(params![queue.key, key.as_bytes(), name], |row| row.get(0))?,
+            };
+            if best.is_some_and(|best| best < chain.priority) {
+                return Ok(Some(*key));
+            }
+            if chain.has_waited {
+                continue;
+            }
+            let Some((first, _, its_name)) = first_shut(tx, queue, key)? else { continue };
+            if its_name == name && best == Some(chain.priority) || self.is_kept_for(tx, queue, key, first)? {
+                return Ok(Some(*key));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a key is kept for the first job of a chain that is shut under it.
+    fn is_kept_for(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, chain: i64) -> rusqlite::Result<bool> {
+        Ok(self.state(tx, queue, key)?.rule.rate.is_some() && head_of(tx, queue, chain)?.is_some_and(|head| head.cost > 1))
+    }
+
     /// A chain from which a job was picked moves to the end of its group and priority. A chain
-    /// whose limits have no room is shut, and an empty one is removed.
+    /// whose limits have no room is shut, and an empty one is removed. `start`: that of its group
+    /// from now on.
     pub(super) fn settle(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, chain: i64, start: i64) -> rusqlite::Result<()> {
         let Some(limited) = head_of(tx, queue, chain)? else { return drop_empty(tx, queue, chain).map(drop) };
         match self.blocker(tx, queue, &limited)? {
-            Some((key, until)) => shut(tx, queue, chain, &key, until, start),
-            None => open(tx, chain),
+            Some((key, until)) => shut(tx, queue, chain, &key, until, Some(start)),
+            None => to_end(tx, chain),
         }
     }
 
@@ -170,9 +230,9 @@ impl Ledger {
         most: usize,
         passed: &mut usize,
     ) -> rusqlite::Result<Vec<Vec<u8>>> {
-        const FIRST: &str = "SELECT chain, name FROM queue_chains WHERE queue = ?1 AND shut = ?2 ORDER BY start, ticket, chain LIMIT 1";
         const BEHIND: &str = "UPDATE queue_wakes SET at = ?3 WHERE queue = ?1 AND key = ?2";
         let (mut names, mut left, keys) = (Vec::new(), most + LIMIT_STEP, due(tx, queue)?);
+        self.are_roomy = !keys.is_empty();
         if keys.len() == LIMIT_STEP {
             // The next claim looks at the keys behind these.
             keys.iter().try_for_each(|key| tx.sql(BEHIND)?.execute(params![queue.key, key.as_bytes(), tx.now]).map(drop))?;
@@ -180,14 +240,22 @@ impl Ledger {
         for key in keys {
             let Ok(room) = self.room(tx, queue, &key)? else { continue };
             let mut asked = usize::try_from(room).unwrap_or(0).min(most).min(left);
+            let mut is_first = true;
             while asked > 0 && *passed < LIMIT_STEP {
-                let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?));
-                let first = tx.sql(FIRST)?.query_row(params![queue.key, key.as_bytes()], read).optional()?;
-                let Some((chain, name)) = first else { break };
-                open(tx, self.first_by_priority(tx, queue, &key, chain, &name)?)?;
+                let Some((chain, start, name)) = first_shut(tx, queue, &key)? else { break };
+                // A key that is reserved for a job lets that job start alone.
+                let is_kept = self.is_kept_for(tx, queue, &key, chain)?;
+                if is_kept && !is_first {
+                    break;
+                }
+                open(tx, if is_kept { chain } else { first_by_priority(tx, queue, &key, (chain, start), &name)? })?;
                 left -= 1;
                 if name == NO_GROUP || groups::room(tx, queue, &name, rules::rule(tx, queue, &name)?)? > 0 {
-                    asked -= 1;
+                    asked = if is_kept { 0 } else { asked - 1 };
+                    is_first = false;
+                    if is_kept {
+                        self.reserved.insert(key, chain);
+                    }
                 } else {
                     *passed += 1;
                 }
@@ -197,24 +265,6 @@ impl Ledger {
         }
         self.tidy(tx, queue)?;
         Ok(names)
-    }
-
-    /// Of chains of a group that are shut under one key that of the highest priority is opened
-    /// first, and of these the oldest: it changes starts with the one that is next. But a key is
-    /// kept for a job that costs more.
-    fn first_by_priority(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, chain: i64, name: &[u8]) -> rusqlite::Result<i64> {
-        const BEST: &str =
-            "SELECT chain, start FROM queue_chains WHERE queue = ?1 AND shut = ?2 AND name = ?3 ORDER BY priority, ticket, chain LIMIT 1";
-        const PUT_OFF: &str = "UPDATE queue_chains SET start = ?2 WHERE chain = ?1";
-        let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
-        let best = tx.sql(BEST)?.query_row(params![queue.key, key.as_bytes(), name], read).optional()?;
-        let Some((other, start)) = best.filter(|(other, _)| *other != chain) else { return Ok(chain) };
-        let is_kept = self.state(tx, queue, key)?.rule.rate.is_some() && head_of(tx, queue, chain)?.is_some_and(|head| head.cost > 1);
-        if is_kept {
-            return Ok(chain);
-        }
-        tx.sql(PUT_OFF)?.execute(params![chain, start])?;
-        Ok(other)
     }
 
     /// Keys stay among those that may have room while they have it and chains are shut under them.
@@ -230,6 +280,27 @@ impl Ledger {
         }
         Ok(())
     }
+}
+
+/// The chain that is shut under a key whose turn it is, its start and its group.
+fn first_shut(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<Option<(i64, i64, Vec<u8>)>> {
+    const FIRST: &str = "SELECT chain, start, name FROM queue_chains WHERE queue = ?1 AND shut = ?2 ORDER BY start, ticket, chain LIMIT 1";
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, Vec<u8>>(2)?));
+    tx.sql(FIRST)?.query_row(params![queue.key, key.as_bytes()], read).optional()
+}
+
+/// Of chains of a group that are shut under one key that of the highest priority is opened first,
+/// and of these the oldest: it changes starts with the one whose turn it is.
+fn first_by_priority(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, (chain, start): (i64, i64), name: &[u8]) -> rusqlite::Result<i64> {
+    const BEST: &str =
+        "SELECT chain, start FROM queue_chains WHERE queue = ?1 AND shut = ?2 AND name = ?3 ORDER BY priority, ticket, chain LIMIT 1";
+    const START: &str = "UPDATE queue_chains SET start = ?2 WHERE chain = ?1";
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+    let best = tx.sql(BEST)?.query_row(params![queue.key, key.as_bytes(), name], read).optional()?;
+    let Some((other, its_start)) = best.filter(|(other, _)| *other != chain) else { return Ok(chain) };
+    tx.sql(START)?.execute([chain, its_start])?;
+    tx.sql(START)?.execute([other, start])?;
+    Ok(other)
 }
 
 /// The limits of the first job of a chain.
@@ -250,12 +321,25 @@ fn due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<LimitKey>> {
 }
 
 /// Shuts a chain under a key. Tickets grow over all priorities: of jobs that cost more than is left,
-/// the key is reserved for the one that a claim reached first.
-pub(super) fn shut(tx: &mut Tx<'_>, queue: &Queue<'_>, chain: i64, key: &LimitKey, until: Until, start: i64) -> rusqlite::Result<()> {
+/// the key is reserved for the one that a claim reached first. `start`: of one that has not waited.
+pub(super) fn shut(
+    tx: &mut Tx<'_>,
+    queue: &Queue<'_>,
+    chain: i64,
+    key: &LimitKey,
+    until: Until,
+    start: Option<i64>,
+) -> rusqlite::Result<()> {
     const SHUT: &str = "UPDATE queue_chains SET shut = ?2, start = ?3, ticket = ?4 WHERE chain = ?1";
-    tx.sql(SHUT)?.execute(params![chain, key.as_bytes(), start, queue.next_tail()])?;
+    const AGAIN: &str = "UPDATE queue_chains SET shut = ?2 WHERE chain = ?1";
+    const ROOMY: &str = "INSERT OR IGNORE INTO queue_wakes (queue, key, at) VALUES (?1, ?2, 0)";
+    match start {
+        Some(start) => tx.sql(SHUT)?.execute(params![chain, key.as_bytes(), start, queue.next_tail()])?,
+        None => tx.sql(AGAIN)?.execute(params![chain, key.as_bytes()])?,
+    };
     match until {
         Until::At(at) => wake(tx, queue, key, at),
         Until::Slot => Ok(()),
+        Until::Others => tx.sql(ROOMY)?.execute(params![queue.key, key.as_bytes()]).map(drop),
     }
 }

@@ -14,6 +14,10 @@
 //! A chain is open until a claim examines it: the claim shuts the chains whose jobs cannot start. A
 //! transaction that gives a key room adds it to the wakes. So no job waits that may start, and no
 //! claim examines shut chains.
+//!
+//! A chain keeps its place among those that wait until a job of it starts: its ticket is less than
+//! [`TICKETS`], those of chains that have not waited are not. Until then no chain of its group that
+//! has not waited, and has no higher priority, takes a start from its key.
 
 use rusqlite::{OptionalExtension, ToSql, params};
 
@@ -21,7 +25,8 @@ use super::{ledger::Ledger, row::CHAINED};
 use crate::{
     address::JobId,
     broker::{
-        GroupName, HOLDERS_NAMED, JobLimits, LONGEST_CLOSED, LimitKey, LimitRecord, LimitRule, NewJob, Priority, StoredLimitKey, Used, gcra,
+        GroupName, HOLDERS_NAMED, JobLimits, LONGEST_CLOSED, LimitKey, LimitRecord, LimitRule, NewJob, Priority, StoredLimitKey, TICKETS,
+        Used, gcra,
     },
     sqlite::connection::{
         schema::Feature,
@@ -51,6 +56,8 @@ pub(crate) enum Until {
     Slot,
     /// At this time, in milliseconds.
     At(i64),
+    /// When those that wait for it have started.
+    Others,
 }
 
 /// The limits of a job, if it has any.
@@ -119,21 +126,26 @@ pub(super) fn count(tx: &Tx<'_>, queue: &Queue<'_>, is_plain: bool, most: u64) -
 /// The chain of a job that is ready is open, and the last of its group and priority; unless it is
 /// there already. Gives its number.
 pub(super) fn join(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], priority: i64, limited: &Limited) -> rusqlite::Result<i64> {
-    const JOIN: &str = "INSERT INTO queue_chains (queue, name, priority, keys, ticket)
-        VALUES (?1, ?2, ?3, ?4, ifnull((SELECT max(ticket) FROM queue_chains WHERE queue = ?1 AND name = ?2 AND priority = ?3 AND shut IS NULL), 0) + 1)
+    const JOIN: &str = "INSERT INTO queue_chains (queue, name, priority, keys, ticket) VALUES (?1, ?2, ?3, ?4, 1 + max(?5,
+        ifnull((SELECT max(ticket) FROM queue_chains WHERE queue = ?1 AND name = ?2 AND priority = ?3 AND shut IS NULL), 0)))
         ON CONFLICT DO NOTHING";
     const CHAIN: &str = "SELECT chain FROM queue_chains WHERE queue = ?1 AND name = ?2 AND priority = ?3 AND keys = ?4";
-    let chain = params![queue.key, name, priority, limited.stored];
-    tx.sql(JOIN)?.execute(chain)?;
-    tx.sql(CHAIN)?.query_row(chain, |row| row.get::<_, i64>(0))
+    tx.sql(JOIN)?.execute(params![queue.key, name, priority, limited.stored, TICKETS])?;
+    tx.sql(CHAIN)?.query_row(params![queue.key, name, priority, limited.stored], |row| row.get::<_, i64>(0))
 }
 
-/// Opens a chain that was shut, or puts it behind the others of its group and priority.
+/// Opens a chain that was shut. It keeps its ticket: it is next.
 pub(super) fn open(tx: &Tx<'_>, chain: i64) -> rusqlite::Result<()> {
-    const OPEN: &str = "UPDATE queue_chains SET shut = NULL, ticket = 1 + ifnull((SELECT max(ticket) FROM queue_chains AS other
-        WHERE other.queue = queue_chains.queue AND other.name = queue_chains.name AND other.priority = queue_chains.priority AND other.shut IS NULL), 0)
-        WHERE chain = ?1";
+    const OPEN: &str = "UPDATE queue_chains SET shut = NULL WHERE chain = ?1";
     tx.sql(OPEN)?.execute([chain]).map(drop)
+}
+
+/// Puts an open chain of which a job has started behind the others of its group and priority.
+pub(super) fn to_end(tx: &Tx<'_>, chain: i64) -> rusqlite::Result<()> {
+    const TO_END: &str = "UPDATE queue_chains SET ticket = 1 + max(?2, ifnull((SELECT max(ticket) FROM queue_chains AS other
+        WHERE other.queue = queue_chains.queue AND other.name = queue_chains.name AND other.priority = queue_chains.priority AND other.shut IS NULL), 0))
+        WHERE chain = ?1";
+    tx.sql(TO_END)?.execute(params![chain, TICKETS]).map(drop)
 }
 
 /// The first chains of a group in the order of their keys: at most this number for each

@@ -38,6 +38,8 @@ pub(super) struct Entry {
     rule: GroupRule,
     cost: i64,
     room: u64,
+    /// The start of the next of its jobs.
+    next_start: i64,
     /// The job that blocks its line.
     pub(super) holder: Option<Vec<u8>>,
     /// Its jobs with limits.
@@ -68,12 +70,12 @@ const GROUPS_WAITING: &str = "SELECT id, envelope, attempts, crashes, snoozes FR
 
 /// Takes jobs of the line and of groups in rotation. False: no group is eligible, and nothing was
 /// done.
-pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission) -> Result<bool, Failed> {
+pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission, ledger: Ledger) -> Result<bool, Failed> {
     const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 1)";
     if !tx.grouped() || !tx.sql(ANY)?.query_row([queue.key], |row| row.get(0))? {
         return Ok(false);
     }
-    let mut picks = choose(tx, queue, admission.room())?;
+    let mut picks = choose(tx, queue, admission.room(), ledger)?;
     admission.examined += picks.entries.len();
     let before = admission.room();
     admission.take(tx, queue, READY, picks.plain.len())?;
@@ -114,7 +116,7 @@ pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission
 }
 
 /// Picked jobs that were not taken return their slots and charges; their chains stay open or are
-/// shut.
+/// shut, in the order of their last picks.
 fn settle(tx: &mut Tx<'_>, queue: &Queue<'_>, picks: &mut Picks, taken: usize) -> Result<(), Failed> {
     for (_, id, _) in &picks.grouped[taken..] {
         if let Some(limited) = limits::of(tx, queue, id)? {
@@ -124,8 +126,8 @@ fn settle(tx: &mut Tx<'_>, queue: &Queue<'_>, picks: &mut Picks, taken: usize) -
             }
         }
     }
-    let touched: BTreeMap<i64, i64> = picks.entries.iter().flat_map(|entry| entry.chains.touched()).collect();
-    for (chain, start) in touched {
+    let touched = picks.entries.iter().flat_map(|entry| entry.chains.touched().map(move |(pick, chain)| (pick, (chain, entry.next_start))));
+    for (chain, start) in touched.collect::<BTreeMap<usize, (i64, i64)>>().into_values() {
         picks.ledger.settle(tx, queue, chain, start)?;
     }
     picks.ledger.write(tx, queue)?;
@@ -145,7 +147,7 @@ pub(crate) fn take_limited(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut A
         for name in &opened {
             groups::review(tx, queue, name)?;
         }
-        if !take(tx, queue, admission)? {
+        if !take(tx, queue, admission, ledger)? {
             admission.take(tx, queue, READY, MAX_ITEMS)?;
         }
         if !admission.has_room() || opened.is_empty() && admission.room() == before {
@@ -258,11 +260,11 @@ pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<bool, Failed> {
     Ok(tx.grouped() && (tx.sql(HAS_ELIGIBLE)?.query_row([queue.key], |row| row.get(0))? || tx.limited() && limits::waits(tx, queue)?))
 }
 
-fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Failed> {
+fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize, ledger: Ledger) -> Result<Picks, Failed> {
     let mut last = (i64::MIN, Vec::new());
     let groups_next = eligible_after(tx, queue, jobs, &mut last)?;
     let (mut looked, mut others) = (groups_next.len(), VecDeque::new());
-    let mut picks = Picks::default();
+    let mut picks = Picks { ledger, ..Picks::default() };
     // Those without limits.
     let mut plain_left = count(tx, queue, READY, MAX_ITEMS as u64)?;
     // The least start is first; of equal ones the name decides, and plain jobs have none.
@@ -297,6 +299,7 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Fail
                     Some(chains::Plain::Free) => picks.plain.push(start),
                     None => continue,
                 }
+                picks.entries[at].next_start = start + picks.plain_cost;
                 order.push(Reverse((start + picks.plain_cost, name, usize::MAX)));
                 continue;
             }
@@ -309,6 +312,7 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize) -> Result<Picks, Fail
         };
         if let Some(id) = next(tx, queue, entry, &mut picks.ledger, start)? {
             let goes_on = entry.room > 0 && (tx.limited() || !entry.heads.is_empty());
+            entry.next_start = start + entry.cost;
             picks.grouped.push((at, id, start));
             if goes_on {
                 order.push(Reverse((start + picks.entries[at].cost, name, at)));
@@ -377,7 +381,7 @@ fn entry(tx: &Tx<'_>, queue: &Queue<'_>, name: Vec<u8>, asked: usize) -> Result<
     };
     let cost = cost(rule.weight.map_or(1, u64::from));
     let whole = holder.is_some();
-    Ok(Entry { name, line, rule, cost, room, holder, chains: Chains::new(asked), heads, behind: i64::MIN, whole, asked })
+    Ok(Entry { name, line, rule, cost, room, next_start: 0, holder, chains: Chains::new(asked), heads, behind: i64::MIN, whole, asked })
 }
 
 /// The next job of a group that is eligible: of its chains that are open, and of its jobs without

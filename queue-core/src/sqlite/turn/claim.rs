@@ -10,7 +10,9 @@ use crate::{
         connection::tx::{Failed, Queue, Tx},
         doors::{
             admit::Admission,
-            back, keys, limits, pauses, ready, rotation,
+            back, keys,
+            ledger::Ledger,
+            limits, pauses, ready, rotation,
             row::{READY, Receipt, SUSPECT},
             settle, transitions,
         },
@@ -90,7 +92,7 @@ fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission, may_suspe
     }
     if admission.has_room() && tx.limited() {
         rotation::take_limited(tx, queue, admission)?;
-    } else if !admission.has_room() || !rotation::take(tx, queue, admission)? {
+    } else if !admission.has_room() || !rotation::take(tx, queue, admission, Ledger::default())? {
         admission.take(tx, queue, READY, MAX_ITEMS)?;
     }
     Ok(())

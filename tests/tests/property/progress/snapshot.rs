@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use queue_core::{
     __private::Envelope,
     JobId,
-    broker::{Delivery, DynBroker, GroupList, JobState, LimitKeys, LimitRecord, MAX_ITEMS, PauseOf, Priority, StoredJob, TurnAnswer},
+    broker::{
+        Delivery, DynBroker, GroupList, JobState, LIMIT_STEP, LimitKeys, LimitRecord, MAX_ITEMS, PauseOf, Priority, StoredJob, TurnAnswer,
+    },
     inspect::{GroupName, GroupOrder, GroupRule, LimitKey, LimitRule},
 };
 
@@ -239,7 +241,7 @@ pub(crate) fn spins(claim: &Claim) -> Result<(), String> {
 /// What a claim leaves behind, it promises; and no job that may start, before the claim and after
 /// it, is overtaken by one that comes behind it. Which of several jobs of one line starts first is
 /// not checked where their limits differ: they are looked at again one after the other when a limit
-/// has room.
+/// has room. Nor is it where more jobs with other limits wait than a claim examines.
 pub(crate) fn overtakes(before: &Snapshot, claim: &Claim, after: &Snapshot) -> Result<(), String> {
     let still: BTreeSet<&JobId> = after.may_start(claim.suspect).into_iter().map(|job| &job.id).collect();
     let left: Vec<&Job> = before.may_start(claim.suspect).into_iter().filter(|job| still.contains(&job.id)).collect();
@@ -255,6 +257,7 @@ pub(crate) fn overtakes(before: &Snapshot, claim: &Claim, after: &Snapshot) -> R
     if let Some(job) = left.iter().find(|job| job.suspect).filter(|_| suspects() <= SUSPECTS && claim.got.iter().all(|got| !got.suspect)) {
         return Err(format!("a lane that runs no suspect got none, and {job:?} may start"));
     }
+    let chains: BTreeSet<_> = before.ready.iter().map(|job| (&job.group, &job.limits, job.priority.number())).collect();
     let place: BTreeMap<&JobId, usize> = before.ready.iter().enumerate().map(|(place, job)| (&job.id, place)).collect();
     for got in &claim.got {
         // What has become ready in this claim is behind all others.
@@ -264,7 +267,8 @@ pub(crate) fn overtakes(before: &Snapshot, claim: &Claim, after: &Snapshot) -> R
                 return Err(format!("{got:?} has overtaken {job:?}, which has the same limits and stands before it"));
             }
             let is_lower = got.priority.number() > job.priority.number();
-            if got.group == job.group && !got.suspect && !job.suspect && is_lower && job.limits.is_empty() && got.limits.is_empty() {
+            let are_examined = job.limits.is_empty() || chains.len() <= LIMIT_STEP;
+            if got.group == job.group && !got.suspect && !job.suspect && is_lower && job.limits == got.limits && are_examined {
                 return Err(format!("{got:?} has overtaken {job:?}, which has a higher priority"));
             }
         }
@@ -373,6 +377,9 @@ pub(crate) mod tests {
             ..Snapshot::default()
         };
         assert_eq!(limited.may_start(true), [&two], "the limit of the other has no room");
+        let [waits, later] = [&one, &low].map(|job| Job { limits: vec![key], ..job.clone() });
+        let limited = Snapshot { ready: vec![waits, later.clone()], limits: BTreeMap::new(), ..limited };
+        assert!(overtakes(&limited, &claim(1, &[&later], true), &without(&limited, &[&later])).is_err(), "it has a lower priority");
         let mut ordered = GroupRule::new();
         ordered.order = Some(GroupOrder::Ordered);
         let ordered = ordered.over(GroupRule::new());
