@@ -29,12 +29,19 @@ pub(super) fn next(tx: &Tx<'_>, queue: &Queue<'_>, weight: u64) -> rusqlite::Res
     Ok(read(tx, queue)?.0.saturating_add(cost(weight).min(START_APART.cast_signed())))
 }
 
-/// Nothing waits: time starts over, so that it never ends. The groups that are left have jobs that
-/// block their lines; time begins at their largest start, so that none of them is ahead.
+/// How far virtual time advances past the starts of all groups: 100,000 suspects of one group start
+/// before it is ahead again. Virtual time stands still meanwhile.
+const LEAP: i64 = 1 << 30;
+
+/// Nothing waits, so no group is to be ahead of another one. Without groups virtual time starts
+/// over. The groups that are left have jobs that block their lines: virtual time passes their
+/// starts, whose number is not bounded. A hundred such sweeps a minute are possible for 160 years.
 pub(super) fn restart(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<()> {
-    const RESTART: &str = "UPDATE queue_virtual_times SET virtual = latest, plain = latest + max(plain - virtual, 0)
-        FROM (SELECT ifnull(max(start), 0) AS latest FROM queue_groups WHERE queue = ?1) WHERE queue = ?1 AND virtual <> latest";
-    tx.sql(RESTART)?.execute([queue.key]).map(drop)
+    const RESTART: &str = "UPDATE queue_virtual_times SET virtual = earliest, plain = earliest + max(plain - virtual, 0)
+        FROM (SELECT iif(EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1), virtual + ?2, 0) AS earliest
+            FROM queue_virtual_times WHERE queue = ?1)
+        WHERE queue = ?1 AND virtual <> earliest";
+    tx.sql(RESTART)?.execute(params![queue.key, LEAP]).map(drop)
 }
 
 /// A job of a group was claimed at this start.
