@@ -239,6 +239,7 @@ mod tests {
             ("audit/find", "jobs", "FEW"),
             ("audit/find", "lanes", "FEW"),
             ("audit/find", "workers", "FEW"),
+            ("doors/rotation", "tombstones", "LIMIT_STEP"),
             ("history/failed", "failures", "FAILURE_PATTERNS"),
             ("history/failures", "failures", "FAILURE_PATTERNS"),
             ("history/history", "deployed", "RELEASES_SEEN"),
