@@ -510,6 +510,7 @@ macro_rules! __conformance_cases {
             lists:
                 a_list_reports_the_last_failure_and_no_result
                 a_running_job_reports_who_runs_it_and_since_when
+                jobs_with_limits_are_listed_by_priority
                 jobs_that_match_are_changed_and_no_others
                 pages_fit_together_in_every_state
                 held_jobs_are_listed_as_they_are_due;

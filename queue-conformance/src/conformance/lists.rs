@@ -11,7 +11,11 @@ use queue_core::{
     inspect::{Change, Filter},
 };
 
-use super::bed::{Bed, LONG, envelope, finish};
+use super::{
+    bed::{Bed, LONG, envelope, finish},
+    groups::RULE,
+    limits::{key, limited, put},
+};
 use crate::Changes as _;
 
 /// A listing shows why jobs have failed, and stays small.
@@ -52,6 +56,27 @@ pub async fn a_running_job_reports_who_runs_it_and_since_when(bed: Bed) {
     assert_eq!(listed.running, Some(running));
     assert!(lane.end(&held, Ending::Return).await);
     assert_eq!(inspector.show(&address).await.unwrap().running, None);
+}
+
+/// Jobs with limits are listed by priority, and behind them those whose process died.
+pub async fn jobs_with_limits_are_listed_by_priority(bed: Bed) {
+    let keys = [key("stripe", "")];
+    let crashed = put(&bed, "", &keys, 1).await.remove(0);
+    let mut dying = bed.dying_lane().await;
+    dying.claim_one().await;
+    bed.reclaim(&[&dying], RULE).await;
+    bed.lane().await.claim(0).await;
+    let jobs = [Priority::Low, Priority::Critical, Priority::Normal].map(|priority| {
+        let mut job = limited("", &keys);
+        job.priority = priority;
+        job
+    });
+    let [low, critical, normal] = jobs.clone().map(|job| job.id);
+    bed.producer().await.stored(jobs.to_vec()).await;
+    let listed = [critical, normal, low, crashed];
+    assert_eq!(bed.ids(JobState::Ready).await, listed);
+    let last = bed.broker.list(&bed.queue, JobState::Ready, LAST, 2).await.unwrap();
+    assert_eq!(last.jobs.into_iter().map(|job| job.id).collect::<Vec<_>>(), listed[2..]);
 }
 
 /// Page by page, whatever stays.

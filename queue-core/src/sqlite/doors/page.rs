@@ -8,7 +8,7 @@
 //! | state | bits |
 //! |---|---|
 //! | `ready` | 3: the suspects, or one more than the priority; 60: `pos`, and as much as makes it positive |
-//! | `ready`, of groups | 3: 5, or 6 for suspects, or 7 for those with limits; 60: how many of these are before the place, so that the index is read over them |
+//! | `ready`, of groups | 3: 5, or 6 for those with limits, or 7 for suspects; 60: how many of these are before the place, so that the index is read over them |
 //! | those in the order of a time | 42: `pos` in milliseconds; 21: how many jobs of this time are before the place |
 //!
 //! A place without this bit is a number of jobs that are left out: the index is read over them, and
@@ -76,10 +76,12 @@ pub(crate) fn page<T>(
 
 /// `ready`: the suspects, then the priorities.
 fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Jobs<T>, Failed> {
-    /// Jobs with limits, chain by chain, as `people/record.rs` reads them.
-    const READY_PAGE_CHAINS: &str = "SELECT id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, returns, \
-            returned, failures \
-        FROM queue_jobs WHERE queue = ?1 AND state = ?4 ORDER BY rank, pos LIMIT ?2 OFFSET ?3";
+    /// Jobs with limits, chain by chain, as `people/record.rs` reads them: of one group and the same
+    /// keys those of the highest priority first.
+    const READY_PAGE_CHAINS: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, job.pos, \
+            job.ended, job.note, job.rank, job.returns, job.returned, job.failures \
+        FROM queue_chains AS chains CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.state = ?4 AND job.rank = chains.chain \
+        WHERE chains.queue = ?1 ORDER BY chains.name, chains.keys, chains.priority, job.pos LIMIT ?2 OFFSET ?3";
     /// Jobs in the lines of groups, group by group, as `people/record.rs` reads them.
     const GROUPS_PAGE: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, job.pos, \
             job.ended, job.note, job.rank, job.returns, job.returned, job.failures \
@@ -107,7 +109,7 @@ fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: im
         }
     }
     // Behind them stand the jobs of groups.
-    for (n, state) in [(5, LINED), (6, LINED_SUSPECT), (7, CHAINED)].into_iter().filter(|(n, _)| *n >= first) {
+    for (n, state) in [(5, LINED), (6, CHAINED), (7, LINED_SUSPECT)].into_iter().filter(|(n, _)| *n >= first) {
         if more {
             break;
         }
@@ -141,9 +143,10 @@ const READY_PAGE_LAST: &str = "SELECT job.id, job.state, job.envelope, job.prior
 /// The last jobs, in order.
 fn last<T>(tx: &Tx<'_>, queue: &Queue<'_>, runs: &[Run], limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Vec<T>, Failed> {
     /// The last jobs with limits, from the last one back, as `people/record.rs` reads them.
-    const READY_PAGE_CHAINS_LAST: &str = "SELECT id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, \
-            returns, returned, failures \
-        FROM queue_jobs WHERE queue = ?1 AND state = ?3 ORDER BY rank DESC, pos DESC LIMIT ?2";
+    const READY_PAGE_CHAINS_LAST: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, \
+            job.pos, job.ended, job.note, job.rank, job.returns, job.returned, job.failures \
+        FROM queue_chains AS chains CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.state = ?3 AND job.rank = chains.chain \
+        WHERE chains.queue = ?1 ORDER BY chains.name DESC, chains.keys DESC, chains.priority DESC, job.pos DESC LIMIT ?2";
     /// The last jobs in the lines of groups, from the last one back, as `people/record.rs` reads
     /// them.
     const GROUPS_PAGE_LAST: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, \
@@ -151,7 +154,7 @@ fn last<T>(tx: &Tx<'_>, queue: &Queue<'_>, runs: &[Run], limit: usize, mut read:
         FROM queue_groups AS groups CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.state = ?3 AND job.rank = groups.line \
         WHERE groups.queue = ?1 ORDER BY groups.name DESC, job.pos DESC LIMIT ?2";
     let mut found = Vec::new();
-    for state in [CHAINED, LINED_SUSPECT, LINED].into_iter().filter(|_| runs.len() > 1) {
+    for state in [LINED_SUSPECT, CHAINED, LINED].into_iter().filter(|_| runs.len() > 1) {
         let mut page = tx.sql(if state == CHAINED { READY_PAGE_CHAINS_LAST } else { GROUPS_PAGE_LAST })?;
         let mut rows = page.query(params![queue.key, Unsigned(limit - found.len()), state])?;
         while let Some(row) = rows.next()? {
