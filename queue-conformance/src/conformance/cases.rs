@@ -92,6 +92,7 @@ macro_rules! __conformance_cases {
                 a_change_of_a_limit_is_compared
                 groups_that_share_a_limit_are_served_in_turn
                 a_job_that_comes_later_overtakes_none_that_waits
+                a_job_that_a_claim_has_no_room_for_keeps_its_place
                 a_start_that_a_job_cannot_use_goes_to_the_next_that_waits
                 jobs_that_one_claim_leaves_waiting_start_in_its_order
                 a_group_with_many_keys_has_one_turn

@@ -6,13 +6,13 @@ use queue_core::{
     JobId,
     broker::{
         Audit, BuryReason, Changed, DamageKind, Delivery, Due, Ending, Enqueued, GroupList, JobLimits, JobState, LimitRecord, LimitSet,
-        NewJob, PauseOf, Pausing, Priority, SetLimit, SetPause,
+        MAX_BYTES, NewJob, PauseOf, Pausing, Priority, SetLimit, SetPause,
     },
     inspect::{GroupOrder, LimitKey, LimitRule, Reason, RuleOf},
 };
 
 use super::{
-    bed::{Bed, Lane, SHORT, ack, eventually, finish, nack},
+    bed::{Bed, Lane, SHORT, ack, envelope, eventually, finish, nack},
     groups::{self, RULE, groups, job, name, order, sound},
     unique,
 };
@@ -495,6 +495,34 @@ pub async fn a_job_that_comes_later_overtakes_none_that_waits(bed: Bed) {
         assert!(runs.is_empty());
         sound(&bed).await;
     }
+}
+
+/// A claim takes a bounded number of bytes. Jobs that it has no room for keep their places before
+/// those that wait for the same limit, although more may start than a claim takes.
+pub async fn a_job_that_a_claim_has_no_room_for_keeps_its_place(bed: Bed) {
+    const SLOTS: usize = 8;
+    concurrency(&bed, "all", u32::try_from(SLOTS).expect("it is small")).await;
+    let mut lane = bed.lane().await;
+    let of = |n: usize| [key("all", ""), key("account", &n.to_string())];
+    put(&bed, "", &of(0), SLOTS).await;
+    let runs = claim_all(&mut lane, SLOTS).await;
+    let mut ids = Vec::new();
+    for n in 1..=2 * SLOTS {
+        let mut job = limited("", &of(n));
+        job.envelope = envelope(&"x".repeat(MAX_BYTES / 5));
+        ids.push(job.id.clone());
+        bed.producer().await.stored(vec![job]).await;
+    }
+    assert!(claim_all(&mut lane, 5).await.is_empty(), "all of them wait for the limit");
+    lane.ack(&runs).await;
+    let mut started = Vec::new();
+    while started.len() < SLOTS {
+        let claimed = lane.claim(SLOTS).await;
+        assert!(!claimed.is_empty() && claimed.len() < SLOTS, "{} at once", claimed.len());
+        started.extend(claimed.into_iter().map(|delivery| delivery.id));
+    }
+    assert_eq!(started, ids[..SLOTS]);
+    sound(&bed).await;
 }
 
 /// A job that waits for a limit, and for another one when that has room, gives its start to the next

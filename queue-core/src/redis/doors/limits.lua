@@ -737,12 +737,15 @@ local function limits()
   end
 
   -- After the picked jobs were taken, or not: empty chains are removed, chains whose limits have no
-  -- room are shut, and the others move to the end; in the order of their last picks.
+  -- room are shut, and the others move to the end; in the order of their last picks. A chain of
+  -- which no job was taken keeps its place.
   function L.settle_picks(picks, passed, admitted, parts)
-    local loose, moves, shut_under = {}, {}, {}
+    local loose, moves, shut_under, started = {}, {}, {}, {}
     for at, pick in ipairs(picks) do
-      local _, id, _, chain = parts(pick.member)
-      if #chain > 1 and (at > passed or not admitted[id]) then
+      local group, id, _, chain, digit = parts(pick.member)
+      if at <= passed and admitted[id] then
+        started[group .. digit .. chain] = true
+      elseif #chain > 1 then
         L.take(chain, id, true)
         for _, key in ipairs(keys_of(chain)) do
           loose[#loose + 1] = key
@@ -751,8 +754,8 @@ local function limits()
     end
     L.recheck_keys(loose)
     local touched = {}
-    for _, picked in pairs(L.picked) do
-      touched[#touched + 1] = picked
+    for place, picked in pairs(L.picked) do
+      touched[#touched + 1], picked[5] = picked, place
     end
     table.sort(touched, function(one, other)
       return one[4] < other[4]
@@ -769,10 +772,16 @@ local function limits()
         moves[#moves + 1] = { entry.group, digit, chain, false }
       elseif L.is_open(entry.group, digit, chain) then
         local key, upto = L.blocker(chain, string.sub(head, #entry.group + #chain + 9))
+        local stays = not started[picked[5]]
+        if stays then
+          L.picked[picked[5]] = nil
+        end
         if key then
           shut_under[#shut_under + 1] = { key, upto }
+          moves[#moves + 1] = { entry.group, digit, chain, under(key, entry.start, waited_at(picked[5])) }
+        elseif not stays then
+          moves[#moves + 1] = { entry.group, digit, chain, 'o' .. ticket() }
         end
-        moves[#moves + 1] = { entry.group, digit, chain, key and under(key, entry.start) or 'o' .. ticket() }
       end
     end
     shut(moves, shut_under)

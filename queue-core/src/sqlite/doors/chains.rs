@@ -45,8 +45,8 @@ pub(super) struct Chains {
     known: VecDeque<Chain>,
     /// Priority and ticket of the last that was read; nothing: they are all known.
     behind: Option<(i64, i64)>,
-    /// Those of which something was picked, and which pick of the claim was the last.
-    picked: BTreeMap<i64, usize>,
+    /// Those of which something was picked: which pick of the claim was the last, and how many were.
+    picked: BTreeMap<i64, (usize, usize)>,
     shut: usize,
 }
 
@@ -65,9 +65,10 @@ impl Chains {
         Chains { asked, known: VecDeque::new(), behind, picked: BTreeMap::new(), shut: 0 }
     }
 
-    /// Those of which something was picked, and which pick of the claim was the last.
-    pub(super) fn touched(&self) -> impl Iterator<Item = (usize, i64)> {
-        self.picked.iter().map(|(chain, pick)| (*pick, *chain))
+    /// Those of which something was picked: which pick of the claim was the last, the chain, and how
+    /// many were.
+    pub(super) fn touched(&self) -> impl Iterator<Item = (usize, i64, usize)> {
+        self.picked.iter().map(|(chain, (pick, picks))| (*pick, *chain, *picks))
     }
 
     fn refill(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> Result<(), Failed> {
@@ -119,13 +120,14 @@ impl Chains {
                 blocker => blocker,
             };
             if let Some((key, until)) = blocker {
-                ledger::shut(tx, queue, chain.chain, &key, until, (!chain.has_waited).then_some(share.start))?;
+                ledger::shut(tx, queue, chain.chain, (&key, until), share.start, chain.has_waited)?;
                 self.picked.remove(&chain.chain);
                 self.shut += 1;
                 continue;
             }
             ledger.take(tx, queue, &limited, false)?;
-            self.picked.insert(chain.chain, ledger.next_pick());
+            let picks = self.picked.get(&chain.chain).map_or(0, |(_, picks)| *picks);
+            self.picked.insert(chain.chain, (ledger.next_pick(), picks + 1));
             (chain.behind, chain.has_waited) = (pos, false);
             // Behind the others of its priority.
             let place = self.known.iter().position(|other| other.priority > chain.priority).unwrap_or(self.known.len());

@@ -12,7 +12,7 @@ use super::{
     rules,
 };
 use crate::{
-    broker::{LIMIT_STEP, LONGEST_CLOSED, LimitKey, LimitRule, Used, gcra},
+    broker::{LIMIT_STEP, LONGEST_CLOSED, LimitKey, LimitRule, TICKETS, Used, gcra},
     sqlite::connection::{
         tx::{Queue, Tx},
         unsigned::Unsigned,
@@ -194,11 +194,12 @@ impl Ledger {
 
     /// A chain from which a job was picked moves to the end of its group and priority. A chain
     /// whose limits have no room is shut, and an empty one is removed. `start`: that of its group
-    /// from now on.
-    pub(super) fn settle(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, chain: i64, start: i64) -> rusqlite::Result<()> {
+    /// from now on. `stays`: no job of the chain was taken, so that it keeps its place.
+    pub(super) fn settle(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, chain: i64, start: i64, stays: bool) -> rusqlite::Result<()> {
         let Some(limited) = head_of(tx, queue, chain)? else { return drop_empty(tx, queue, chain).map(drop) };
         match self.blocker(tx, queue, &limited)? {
-            Some((key, until)) => shut(tx, queue, chain, &key, until, Some(start)),
+            Some((key, until)) => shut(tx, queue, chain, (&key, until), start, stays),
+            None if stays => Ok(()),
             None => to_end(tx, chain),
         }
     }
@@ -321,22 +322,20 @@ fn due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<LimitKey>> {
 }
 
 /// Shuts a chain under a key. Tickets grow over all priorities: of jobs that cost more than is left,
-/// the key is reserved for the one that a claim reached first. `start`: of one that has not waited.
+/// the key is reserved for the one that a claim reached first. `stays`: a chain that has waited
+/// keeps its place.
 pub(super) fn shut(
     tx: &mut Tx<'_>,
     queue: &Queue<'_>,
     chain: i64,
-    key: &LimitKey,
-    until: Until,
-    start: Option<i64>,
+    (key, until): (&LimitKey, Until),
+    start: i64,
+    stays: bool,
 ) -> rusqlite::Result<()> {
-    const SHUT: &str = "UPDATE queue_chains SET shut = ?2, start = ?3, ticket = ?4 WHERE chain = ?1";
-    const AGAIN: &str = "UPDATE queue_chains SET shut = ?2 WHERE chain = ?1";
+    const SHUT: &str = "UPDATE queue_chains SET shut = ?2, start = iif(ticket < ?5, start, ?3), ticket = iif(ticket < ?5, ticket, ?4) \
+        WHERE chain = ?1";
     const ROOMY: &str = "INSERT OR IGNORE INTO queue_wakes (queue, key, at) VALUES (?1, ?2, 0)";
-    match start {
-        Some(start) => tx.sql(SHUT)?.execute(params![chain, key.as_bytes(), start, queue.next_tail()])?,
-        None => tx.sql(AGAIN)?.execute(params![chain, key.as_bytes()])?,
-    };
+    tx.sql(SHUT)?.execute(params![chain, key.as_bytes(), start, queue.next_tail(), if stays { TICKETS } else { i64::MIN }])?;
     match until {
         Until::At(at) => wake(tx, queue, key, at),
         Until::Slot => Ok(()),

@@ -227,6 +227,12 @@ pub(crate) fn ahead(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], priority: i64) 
     tx.sql(AHEAD)?.query_row(params![queue.key, name, priority, CHAINED], |row| Unsigned::get(row, 0))
 }
 
+/// The chain in which a job is ready.
+pub(super) fn chain_of(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<Option<i64>> {
+    const CHAIN: &str = "SELECT rank FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3";
+    tx.sql(CHAIN)?.query_row(params![queue.key, id, CHAINED], |row| row.get(0)).optional()
+}
+
 /// The priority of a chain.
 pub(crate) fn priority(tx: &Tx<'_>, chain: i64) -> rusqlite::Result<i64> {
     const PRIORITY: &str = "SELECT priority FROM queue_chains WHERE chain = ?1";

@@ -118,17 +118,23 @@ pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission
 /// Picked jobs that were not taken return their slots and charges; their chains stay open or are
 /// shut, in the order of their last picks.
 fn settle(tx: &mut Tx<'_>, queue: &Queue<'_>, picks: &mut Picks, taken: usize) -> Result<(), Failed> {
+    let mut left: BTreeMap<i64, usize> = BTreeMap::new();
     for (_, id, _) in &picks.grouped[taken..] {
         if let Some(limited) = limits::of(tx, queue, id)? {
+            if let Some(chain) = limits::chain_of(tx, queue, id)? {
+                *left.entry(chain).or_default() += 1;
+            }
             picks.ledger.take(tx, queue, &limited, true)?;
             for key in &limited.keys {
                 limits::recheck_key(tx, queue, key)?;
             }
         }
     }
-    let touched = picks.entries.iter().flat_map(|entry| entry.chains.touched().map(move |(pick, chain)| (pick, (chain, entry.next_start))));
-    for (chain, start) in touched.collect::<BTreeMap<usize, (i64, i64)>>().into_values() {
-        picks.ledger.settle(tx, queue, chain, start)?;
+    let mut touched: Vec<_> = picks.entries.iter().flat_map(|entry| entry.chains.touched().map(move |of| (of, entry.next_start))).collect();
+    touched.sort_unstable();
+    for ((_, chain, picks_of_it), start) in touched {
+        let stays = left.get(&chain) == Some(&picks_of_it);
+        picks.ledger.settle(tx, queue, chain, start, stays)?;
     }
     picks.ledger.write(tx, queue)?;
     Ok(picks.ledger.tidy(tx, queue)?)
