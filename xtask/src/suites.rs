@@ -338,13 +338,13 @@ pub(crate) fn by_storage(program: &Program, tests: Option<Vec<String>>) -> Vec<C
     storages.into_iter().map(of_storage).collect()
 }
 
-/// Runs all programs, two more at a time than there are cores, and calls `report` after each.
+/// Runs all programs, one more at a time than there are cores, and calls `report` after each.
 pub(crate) fn run_all(mut chosen: Vec<Chosen>, setting: &Setting<'_>, report: impl Fn(&Ran) + Sync) -> Vec<Ran> {
     let place = |name: &str| LONGEST.iter().position(|long| name.ends_with(long)).unwrap_or(LONGEST.len());
     chosen.sort_by_key(|(program, _)| place(&program.name));
     let (waiting, ended) = (Mutex::new(VecDeque::from(chosen)), Mutex::new(Vec::new()));
     thread::scope(|scope| {
-        for _ in 0..(cores() + 2).clamp(2, 8) {
+        for _ in 0..(cores() + 1).clamp(2, 8) {
             scope.spawn(|| {
                 loop {
                     let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
