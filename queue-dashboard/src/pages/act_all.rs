@@ -140,7 +140,11 @@ pub(super) async fn run_in_background(mut run: RunOperation) {
     loop {
         match run.step().await {
             Ok(true) => failed = 0,
-            Ok(false) => return,
+            Ok(false) => {
+                let (operation, changed) = (run.operation().address(), run.operation().changed);
+                tracing::info!(target: "queue_dashboard::audit", operation, changed, "the operation has ended");
+                return;
+            }
             Err(error) if error.is_transient() && failed < TRIES => {
                 failed += 1;
                 tokio::time::sleep(PAUSE).await;
