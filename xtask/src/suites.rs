@@ -16,21 +16,19 @@ use serde_json::Value;
 use crate::run::{cargo, kill_group, own_group, root, with_lints, without_our_package};
 
 /// These programs take longest, so they start first.
-const LONGEST: [&str; 14] = [
-    "conformance access",
-    "on_redis_cluster",
-    "on_valkey_sentinel",
-    "on_redis_sentinel",
-    "servers",
+const LONGEST: [&str; 12] = [
     "tests/outbox",
+    "servers",
     "dashboard/dashboard",
     "rows",
     "outages",
     "tests/cli",
-    "on_valkey_cluster",
-    "on_redis",
-    "on_valkey",
+    "conformance access",
+    "property",
+    "features",
+    "stored",
     "corrupt",
+    "log_lines",
 ];
 
 /// Tests of a program that run at once on a machine with fewer cores: each computes for less than a
