@@ -355,7 +355,7 @@ fn serde_json(setting: &Setting<'_>) -> Ended {
     let variables = [("QUEUE_TEST_SERDE_JSON".to_owned(), "all".to_owned())];
     let run = |name: &str| match built.programs.iter().find(|program| program.name == name) {
         Some(program) => tests(program, setting, &variables, &["values::", "codec::", "payload::", "any_json::"]),
-        None => Ended::Failed(format!("there is no program {name}")),
+        None => Ended::Failed(format!("the build has no program `{name}`")),
     };
     match run("queue-core") {
         Ended::Held(_) => run("tests/stored"),

@@ -103,8 +103,8 @@ pub async fn the_end_of_a_job_frees_the_line(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job with limits that has run and waits blocks the group line, whatever chains other jobs of the
-/// group stand in.
+/// In an ordered group, a job with limits that has failed, snoozed or was parked blocks the later
+/// jobs of the group, even if the chain of a later job may be examined.
 pub async fn a_job_with_limits_blocks_the_group_line(bed: Bed) {
     order(&bed, "a", GroupOrder::Ordered).await;
     concurrency(&bed, "stripe", 5).await;

@@ -18,8 +18,8 @@ pub const LIMIT_RULES: usize = 1000;
 /// The number of jobs that wait for a limit and are examined in one step.
 pub const LIMIT_STEP: usize = 200;
 
-/// The order of chains of jobs that wait for limits: tickets of chains that have waited are less,
-/// those of other chains are not.
+/// The first ticket of chains of jobs that have not waited for a limit. Chains that have waited have
+/// smaller tickets, so they are examined first.
 pub(crate) const TICKETS: i64 = 1 << 48;
 
 /// What the rounds of a claim that finds nothing, or parks jobs, may cost in all. A round costs 20,

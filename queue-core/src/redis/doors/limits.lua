@@ -493,11 +493,11 @@ local function limits()
     return head and L.cost_of(string.sub(head, #group + #chain + 9)) > 1
   end
 
-  -- The key under which an open chain has to wait, although it has room. Nothing: none. The key is
-  -- reserved for another chain that was opened; or a chain of the same group is shut under it that
-  -- has a higher priority. Or the chain has not waited itself, and the key is reserved for one that
-  -- is shut, or its turn is that of a chain of the same group and priority. Of a group that has an
-  -- order its first job alone may start.
+  -- The key for which an open chain still has to wait although the key has room. It waits if the
+  -- key is reserved for another open chain, or if a chain of its group with a higher priority is
+  -- shut under the key. A chain that has not waited also waits if the key is reserved for a shut
+  -- chain, or if the next chain under the key has the same group and priority. In an ordered group
+  -- only the first job may start, so priorities do not count.
   local function waits_behind(group, digit, chain, is_only)
     local entry = group .. digit .. chain
     for _, key in ipairs(L.are_roomy and keys_of(chain) or {}) do

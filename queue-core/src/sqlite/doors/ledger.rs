@@ -145,11 +145,11 @@ impl Ledger {
         self.picks
     }
 
-    /// The key under which an open chain has to wait, although it has room. It is reserved for
-    /// another chain that was opened; or a chain of the same group is shut under it that has a
-    /// higher priority. Or the chain has not waited itself, and the key is reserved for one that is
-    /// shut, or its turn is that of a chain of the same group and priority. Of a group that has an
-    /// order its first job alone may start.
+    /// The key for which an open chain still has to wait although the key has room. It waits if the
+    /// key is reserved for another open chain, or if a chain of its group with a higher priority is
+    /// shut under the key. A chain that has not waited also waits if the key is reserved for a shut
+    /// chain, or if the next chain under the key has the same group and priority. In an ordered
+    /// group only the first job may start, so priorities do not count.
     pub(super) fn waits_behind(
         &mut self,
         tx: &Tx<'_>,

@@ -183,7 +183,8 @@ pub(super) fn leave(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Size
     Ok(())
 }
 
-/// A job has left the line: its chain may be empty, and nobody else may wait for its key.
+/// Removes the chains of a job that has left the line, if they are empty. If a removed chain was
+/// shut, its key is checked again.
 pub(super) fn left(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8], limited: &Limited) -> rusqlite::Result<()> {
     const CHAINS: &str = "SELECT chain, shut FROM queue_chains WHERE queue = ?1 AND name = ?2 AND keys = ?3";
     let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<Vec<u8>>>(1)?));
