@@ -29,7 +29,10 @@
 //! The events are the functions of `script/hint.lua` that publish them, and `transitions`: the log
 //! of transitions of a queue that a watcher follows (`doors/transitions.lua`).
 
-use std::{collections::HashSet, fmt::Write};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Write,
+};
 
 use super::list::fragment;
 use crate::redis::keys::{Kind, STORED};
@@ -42,11 +45,15 @@ pub(super) fn compose(name: &str, constants: &[(&str, String)]) -> (String, Vec<
     include(name, &mut HashSet::new(), &mut whole);
     let text = without_unused(&whole);
     // A script that goes through its keys has all that there are.
-    let takes_all = text.contains("ipairs(KEYS)");
-    let keys: Vec<Kind> = STORED.iter().copied().filter(|kind| takes_all || uses(&text, &format!("K.{}", kind.name()))).collect();
-    let numbers: Vec<(String, String)> =
-        keys.iter().enumerate().map(|(at, kind)| (kind.name().to_owned(), format!("KEYS[{}]", at + 1))).collect();
-    let text = exchanged(&text, "K.", |name| numbers.iter().find(|(kind, _)| kind == name).map(|(_, number)| number.clone()));
+    let mut keys: Vec<Kind> = if text.contains("ipairs(KEYS)") { STORED.to_vec() } else { Vec::new() };
+    let text = exchanged(&text, "K.", |name| {
+        let kind = STORED.iter().copied().find(|kind| kind.name() == name)?;
+        let at = keys.iter().position(|key| *key == kind).unwrap_or_else(|| {
+            keys.push(kind);
+            keys.len() - 1
+        });
+        Some(format!("KEYS[{}]", at + 1))
+    });
     let text = exchanged(&text, "C.", |name| constants.iter().find(|(constant, _)| *constant == name).map(|(_, value)| value.clone()));
     (text, keys)
 }
@@ -81,14 +88,20 @@ fn without_unused(text: &str) -> String {
         }
         inside = (inside || begins) && line != "end";
     }
-    loop {
-        let is_used = |block: &&String| name_of(block).is_none_or(|name| blocks.iter().any(|other| other != *block && uses(other, name)));
-        let used: Vec<String> = blocks.iter().filter(is_used).cloned().collect();
-        if used.len() == blocks.len() {
-            return used.join("\n");
+    let definitions: HashMap<&str, usize> = blocks.iter().enumerate().filter_map(|(at, block)| Some((name_of(block)?, at))).collect();
+    let mut is_used: Vec<bool> = blocks.iter().map(|block| name_of(block).is_none()).collect();
+    let mut unread: Vec<usize> = (0..blocks.len()).filter(|at| is_used[*at]).collect();
+    while let Some(at) = unread.pop() {
+        for word in blocks[at].split(|c| !is_of_a_word(c)) {
+            if let Some(&definition) = definitions.get(word)
+                && !std::mem::replace(&mut is_used[definition], true)
+            {
+                unread.push(definition);
+            }
         }
-        blocks = used;
     }
+    let used: Vec<&str> = blocks.iter().zip(is_used).filter(|(_, is_used)| *is_used).map(|(block, _)| block.as_str()).collect();
+    used.join("\n")
 }
 
 /// The name of the function that a block defines.
@@ -96,20 +109,18 @@ fn name_of(block: &str) -> Option<&str> {
     block.strip_prefix("local function ")?.split('(').next()
 }
 
-/// Whether a name occurs in a text, and not as a part of another.
-fn uses(text: &str, name: &str) -> bool {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    text.match_indices(name).any(|(at, _)| !text[..at].ends_with(is_part) && !text[at + name.len()..].starts_with(is_part))
+/// Whether a character can be part of a name.
+fn is_of_a_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
 }
 
 /// A text with other words for all that begin with a prefix.
-fn exchanged(text: &str, prefix: &str, word: impl Fn(&str) -> Option<String>) -> String {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+fn exchanged(text: &str, prefix: &str, mut word: impl FnMut(&str) -> Option<String>) -> String {
     let mut parts = text.split(prefix);
     let mut written = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let (name, rest) = part.split_at(part.find(|c| !is_part(c)).unwrap_or(part.len()));
-        match word(name).filter(|_| !written.ends_with(is_part)) {
+        let (name, rest) = part.split_at(part.find(|c| !is_of_a_word(c)).unwrap_or(part.len()));
+        match word(name).filter(|_| !written.ends_with(is_of_a_word)) {
             Some(word) => {
                 let _ = write!(written, "{word}{rest}");
             }
@@ -166,6 +177,8 @@ mod tests {
         let text =
             "local function a()\n  return 1\nend\nlocal function b()\n  return a()\nend\nlocal function c()\n  return 2\nend\nreturn c()";
         assert_eq!(without_unused(text), "local function c()\n  return 2\nend\nreturn c()");
+        let text = "local function d()\n  return e()\nend\nlocal function e()\n  return d()\nend\nreturn 1";
+        assert_eq!(without_unused(text), "return 1", "functions that only call each other are left out");
     }
 
     /// The half of the auditor that finds damage sees mistakes of the doors.
