@@ -1,13 +1,14 @@
--- admit: to active. Everything that is claimed passes it: jobs at the head of `ready`, suspects,
--- parked and promoted ones. It looks before it takes, so that nothing is put back.
+-- Admits waiting jobs to `active`. Every claimed job passes here: jobs at the head of `ready`,
+-- suspects, parked and promoted jobs. Conditions are checked before an id is taken, so no job has
+-- to be put back.
 --
--- Inputs: `wanted`, how many jobs may be claimed in all; `max_bytes`, how many bytes of envelopes,
--- if jobs are large; and `ids`, which are admitted already.
+-- Inputs: `wanted`, the total number of jobs that may be claimed; `max_bytes`, the largest number
+-- of bytes of envelopes if jobs are large; and `ids`, the jobs that are admitted already.
 --- include doors/end, doors/aging
 
 local bytes, full, doubled = 0, false, 0
 
--- Which of some ids lie under a tombstone in a list, and the tombstones as they are stored.
+-- Which of some ids have a tombstone in a list, and the tombstones as they are stored.
 local function tombstones_of(found, list)
   local tombstones = {}
   for at, id in ipairs(found) do
@@ -16,9 +17,9 @@ local function tombstones_of(found, list)
   return call('HMGET', K.tombstones, unpack(tombstones)), tombstones
 end
 
--- Admits jobs that were found, in a list or parked: says how many of them are to be taken away from
--- there. An id that runs already, or whose job has ended and is kept, was put there by another
--- program, and would run twice.
+-- Admits jobs that were found in a list or parked. Returns how many of them the caller has to
+-- remove there. An id that is active already, or whose job has ended and is kept, was pushed by
+-- another program. It is skipped, so that the job does not run twice.
 local function admit(found, list)
   if #found == 0 then
     return 0
@@ -59,7 +60,7 @@ local function admit(found, list)
   return passed
 end
 
--- Leaves an id in a list once; gives how many there were too many.
+-- Removes duplicate ids from a list. Returns their number.
 local function remove_duplicates(ids)
   local seen, left, all = {}, 0, #ids
   for at = 1, all do
@@ -73,7 +74,7 @@ local function remove_duplicates(ids)
   return left
 end
 
--- Envelopes of jobs, and their counts: none of what no job has.
+-- The envelopes and counters of jobs. Counters that no job of the queue has are not read.
 local function describe(ids)
   if #ids == 0 then
     return {}, {}, {}, {}
@@ -85,7 +86,7 @@ local function describe(ids)
   if has('c') then
     crashes = call('HMGET', K.crashes, unpack(ids))
     for at, crash in ipairs(crashes) do
-      -- The number, and how long the job may have run at the last.
+      -- The number of crashes, and for how long the job may have run the last time.
       local number, ran = string.match(crash or '', '^(%d+):%d+(:?%d*)$')
       crashes[at] = crash and (number and number .. ran or string.match(crash, '^%d+')) or false
     end
@@ -96,9 +97,8 @@ local function describe(ids)
   return bodies, attempts, crashes, snoozes
 end
 
--- The last step: stamps what was admitted with a receipt. What has lost its envelope, by somebody
--- else's hand, cannot be run; nor can what no one could finish; and an id that was there more than
--- once is handed out once.
+-- The last step: stamps the admitted jobs with a receipt. A job whose envelope another program has
+-- deleted cannot run. An invalid id could not be ended. A duplicate id is returned once.
 local function stamp(lane, claim)
   if has('o') and #ids > 0 then
     stop_aging(ids)

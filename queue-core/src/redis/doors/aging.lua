@@ -1,18 +1,18 @@
--- Aging: jobs that wait rise. `rising` has the jobs that are ready and may rise, by the time at
--- which they do; `risen` the priority to which a job has risen that is ready. Both are of one stay
--- among the ready: who starts or is taken out leaves them. What holds is the first part of `aging`
--- in `meta`, in milliseconds.
+-- Aging raises the priority of waiting jobs. `rising` has the ready jobs whose priority may rise,
+-- with the time of the next rise. `risen` has the priority that a ready job has reached. A job that
+-- starts or is removed leaves both. The interval is the first part of `aging` in `meta`, in
+-- milliseconds.
 --- include script/tools
 
 local interval = nil
 
--- How often jobs rise; 0: they do not.
+-- The interval of aging in milliseconds; 0: the queue has no aging.
 local function rises_every()
   interval = interval or has('o') and whole(string.match(call('HGET', K.meta, 'aging') or '', '^%d+') or '') or 0
   return interval
 end
 
--- The priorities of jobs, or to what they have risen.
+-- The current priorities of jobs, including aging.
 local function levels_of(ids, from, to)
   local levels = call('HMGET', K.priority, unpack(ids, from, to))
   for at, risen in ipairs(has('o') and call('HMGET', K.risen, unpack(ids, from, to)) or {}) do
@@ -21,8 +21,8 @@ local function levels_of(ids, from, to)
   return levels
 end
 
--- The time of a rise, with a fraction of a millisecond by which those of one millisecond rise in
--- the order in which they stand.
+-- The time of a rise. Its fraction of a millisecond keeps the order of jobs that rise in the same
+-- millisecond.
 local function rise_at(at, number)
   return string.format('%.17g', at + (2048 + number) % 4096 / 4096)
 end

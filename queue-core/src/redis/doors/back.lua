@@ -1,9 +1,9 @@
--- back: to waiting again. `push` and `wait` find the place; what a job has to be to come back is
--- asked here.
+-- Returns active jobs to a waiting state. `push` and `wait` find the place. This fragment checks
+-- the conditions.
 --- include doors/ready, doors/end
 
--- A job comes back, and a younger one has its key: it ends. Asked of every job that was active,
--- before it is given a place.
+-- Cancels a job whose key a younger job has taken meanwhile. It is called for each job that was
+-- active, before the job gets a place.
 local function superseded(id)
   local other = has('u') and younger(id)
   if other then
@@ -12,13 +12,12 @@ local function superseded(id)
   return other
 end
 
--- Ready now, at the head of its list or at the end. True: a list was empty before.
+-- Pushes jobs to the head or the end of their lists. True: a list was empty before.
 local function back(ids, at_head)
   return push(ids, at_head)
 end
 
--- Parked until a worker comes that knows the task, of a release that has not failed to read the
--- job.
+-- Parks a job until a worker knows its task and has a release that has not failed to read the job.
 local function back_parked(id, task)
   entered({ id }, 'parked')
   set_bit('a')
@@ -28,8 +27,8 @@ local function back_parked(id, task)
   call('HSET', K.notes, id, name)
 end
 
--- Parked because a release cannot read the job: `WITHIN:TASK NUL RELEASE`. The sweep buries it when
--- its time is over.
+-- Parks a job that a release cannot read. `what` is `WITHIN:TASK NUL RELEASE`. The sweep buries the
+-- job after `WITHIN` ms.
 local function back_unreadable(id, what)
   local within, task, release = string.match(what, '^(%d+):(%Z*)%z(.*)$')
   local until_ms = whole(call('ZSCORE', K.unreadable, id) or now + within)
@@ -46,7 +45,7 @@ local function back_unreadable(id, what)
   back_parked(id, task)
 end
 
--- One more failure in a job's history; the oldest go first.
+-- Adds a failure to a job's history and removes the oldest ones.
 local function add_failure(id, text)
   local failures = unpacked_pairs(call('HGET', K.errors, id))
   table.insert(failures, { ms(now), text })
@@ -56,18 +55,18 @@ local function add_failure(id, text)
   put_rare('f', K.errors, id, cmsgpack.pack(failures))
 end
 
--- A run was stopped because its worker stops.
+-- Counts a run that ended because its worker stopped.
 local function count_return(id)
   local before = string.match(call('HGET', K.returned, id) or '', '^%d+')
   put_rare('z', K.returned, id, ms(whole(before) + 1) .. ':' .. ms(now))
 end
 
--- In odd rounds of a job that repeats, the number of snoozes has `C.odd` more.
+-- In odd rounds of a repeating job, the number of snoozes is larger by `C.odd`.
 local function is_odd(snoozes)
   return math.floor(whole(snoozes) / C.odd) % 2 == 1
 end
 
--- No snooze and no rate limit, in the next round of a job that repeats or in the same one.
+-- Clears the snoozes and rate limits of a job, for its next round or for the same one.
 local function clear_snoozes(id, next_round)
   local snoozes = call('HGET', K.snoozes, id)
   if is_odd(snoozes) ~= next_round then
@@ -77,7 +76,7 @@ local function clear_snoozes(id, next_round)
   end
 end
 
--- Counters as those of a job that has never run, in the same round.
+-- Resets the counters of a job to those of a job that has never run, in the same round.
 local function clear_counts(id)
   for _, key in ipairs({ K.attempts, K.crashes, K.returned }) do
     call('HDEL', key, id)

@@ -1,8 +1,8 @@
--- edit: what a job that waits gives back and takes when it becomes another one. It stands in no
--- line meanwhile.
+-- Edits: what a waiting job releases and acquires when its group, limits or unique key change. It
+-- is in no line during the edit.
 --- include doors/keys, doors/groups
 
--- Another group, or other limits. It may block the line of the group that it leaves.
+-- Changes the group or the limits. The job may block the line of its old group.
 local function regroup(id, own_group, group, chain, cost)
   if group ~= own_group then
     leave_groups({ id }, false)
@@ -14,8 +14,8 @@ local function regroup(id, own_group, group, chain, cost)
   end
 end
 
--- Another key, which is free, in place of the one that is noted. One that was held for a time is
--- held until the same time.
+-- Replaces the stored unique key by another one, which is free. A key with a hold time keeps the
+-- end of that time.
 local function rekey(id, noted, key)
   local own, hold, first = key_in(noted)
   local stored = call('HGET', K.unique, own) or ''

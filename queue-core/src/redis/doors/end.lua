@@ -1,23 +1,23 @@
--- end: final, whatever way: ack, bury, cancel, expire, delete, evict, repair. Whatever a job holds
--- is given back here, its key too. A job that ends leaves nothing (`end_gone`), or a record for a
--- while (`end_kept`), or is dead, and may be requeued (`end_dead`). Whoever calls has taken it out
--- of the place where it was: `settle`, `remove_waiting`, `forget_record`, `remove_dead`.
+-- Endings: ack, bury, cancel, expire, delete, evict, repair. An ending releases everything that the
+-- job holds, including its unique key. `end_gone` deletes the job. `end_kept` keeps its record for
+-- a while. `end_dead` makes it a dead letter, which may be requeued. The caller has removed the job
+-- from its place before: `settle`, `remove_waiting`, `forget_record`, `remove_dead`.
 --
--- Of jobs that are kept, `ended` is a list in the order in which they ended: ids, or `until:id` if
--- the id may come again, as given ones do, or looks like that. It has those that are kept for
--- exactly as long as the first of them: so its first is over first. The others are in `lapsing`, by
--- the time until which they are kept. So no record waits for another one. `meta` has the retention
--- of the list under `lapse`, and `:1` behind it while there may be others. `records` has what is
--- known of each besides its envelope, which stays in `jobs`.
+-- `ended` lists kept jobs in the order in which they ended: as `id`, or as `until:id` if the id may
+-- be used again (chosen ids) or looks like that. All jobs in `ended` have the same retention, so
+-- the first one expires first. Jobs with another retention are in `lapsing`, by the time until
+-- which they are kept. For this reason no record outlives its retention because of another record.
+-- `lapse` in `meta` has the retention of `ended`, with the suffix `:1` while `lapsing` may have
+-- jobs. `records` has the fields of each kept job except its envelope, which stays in `jobs`.
 --- include script/tools, script/has, doors/keys, doors/groups, schedule/ended, doors/watched, doors/progress, doors/tags, doors/transitions
 
--- What is noted of releases that could not read jobs, gone.
+-- Removes the notes about releases that could not read jobs.
 local function forget_unreadable(ids)
   many('ZREM', K.unreadable, ids)
   many('HDEL', K.releases, ids)
 end
 
--- What is known of live jobs besides their envelopes, gone.
+-- Removes the fields of live jobs except their envelopes.
 local function strip(ids)
   if has('f') then
     many('HDEL', K.attempts, ids)
@@ -44,8 +44,8 @@ local function strip(ids)
   end
 end
 
--- The ids of jobs that are done, which applications gave: they stay known for a while, so that an
--- enqueue that comes late makes no second job.
+-- Remembers the ids of done jobs that applications have chosen. For a while, a late enqueue with
+-- such an id adds no second job.
 local function end_given(ids)
   local given = {}
   for at = 1, #ids do
@@ -58,7 +58,7 @@ local function end_given(ids)
   end
 end
 
--- An id that an application gave may be used again.
+-- Allows a chosen id to be used again.
 local function free_id(id)
   if byte(id) == 61 then -- '='
     call('HDEL', K.given, id)
@@ -83,8 +83,8 @@ end
 
 local lapse = nil
 
--- For how long each record of the list is kept, if it is known, and whether there may be records
--- beside it.
+-- The retention of the records in `ended`, or nil if it is unknown, and whether `lapsing` may have
+-- records.
 local function known_lapse()
   lapse = lapse or call('HGET', K.meta, 'lapse') or ''
   local duration, beside = string.match(lapse, '^(%d+)(:?1?)$')
@@ -96,8 +96,8 @@ local function note_lapse(duration, beside)
   call('HSET', K.meta, 'lapse', lapse)
 end
 
--- Takes the record of an id away, and its bytes out of the count. The list keeps its entry until
--- that is reached.
+-- Removes the record of an id and subtracts its bytes from the count. Its entry in `ended` remains
+-- until it reaches the head.
 local function forget_record(id, record)
   local kept = unpacked(record) or {}
   call('HDEL', K.records, id)
@@ -112,7 +112,7 @@ local function forget_record(id, record)
   end
 end
 
--- Parses the sizes of jobs: a list, or the one size that all have.
+-- Parses the sizes of jobs: a list, or one size that all jobs have.
 local function sizes_of(text)
   if not string.find(text, ',', 1, true) then
     return whole(text)
@@ -124,9 +124,9 @@ local function sizes_of(text)
   return sizes
 end
 
--- Keeps jobs that ended in the same way: for how long, their sizes, or the one that all have,
--- results, or none, a note, and at which places of those they are, if they are not all of them.
--- With the digest of a given id that is free now: it may be taken again.
+-- Keeps jobs that ended in the same state. `sizes` is a list, or one size that all jobs have.
+-- `results` may be empty. If the jobs are only some of those with `sizes` and `results`, `places`
+-- has their positions there. `digest` is that of a chosen id that may be used again.
 local function end_kept(ids, state, keep_ms, sizes, results, note, places, digest)
   set_bit('k')
   entered(ids, state, note)
@@ -166,12 +166,12 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places, diges
         record[name] = values[i] or nil
       end
       packed = cmsgpack.pack(record)
-      -- Most differ in nothing but their id.
+      -- Most records differ only in their id, so they share one packed value.
       alike[size] = not differs and packed or alike[size]
     end
     local id = ids[i]
     total, records[2 * i - 1], records[2 * i] = total + size, id, packed
-    -- Of what may be requeued, the id may end once more.
+    -- A job that may be requeued may end again under its id.
     if string.byte(id) >= 48 or state ~= 'done' then -- '0'
       lines[i] = until_ms .. ':' .. id
     end
@@ -179,16 +179,16 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places, diges
   put_all(K.records, records)
   local duration, beside = known_lapse()
   local own = whole(keep_ms)
-  -- The list is for what most jobs are kept for: those that are done take it over from fewer
-  -- others.
+  -- `ended` is for the retention that most jobs have. Done jobs replace fewer entries with another
+  -- retention.
   if duration ~= own and state == 'done' then
     local fewer = call('LLEN', K.ended) < #ids
     for _, line in ipairs(fewer and call('LRANGE', K.ended, 0, -1) or {}) do
       local upto, other = string.match(line, '^(%d+):(.*)$')
       local packed = call('HGET', K.records, other or line)
-      -- A damaged record is removed when its time has come, as all others are.
+      -- A damaged record is removed at the end of its retention, as every other record is.
       local record = packed and (unpacked(packed) or { u = upto or ms(now) })
-      -- A line of which this is not so belongs to an earlier record of its id.
+      -- Otherwise the entry belongs to an earlier record of the same id.
       if record and (upto or record.u) == record.u then
         call('ZADD', K.lapsing, ms(whole(record.u)), other or line)
         beside = true
@@ -221,14 +221,14 @@ local function end_kept_one(id, state, keep_ms, result, note, digest)
   end_kept({ id }, state, keep_ms, call('HSTRLEN', K.jobs, id), { result }, note, nil, digest)
 end
 
--- Cancelled or expired: kept for a day, and a given id is free.
+-- Cancelled or expired jobs are kept for a day, and a chosen id may be used again.
 local function end_unrun(id, state, note)
   end_kept_one(id, state, C.unrun_ms, '', note, byte(id) == 61 and call('HGET', K.given, id) or nil)
   free_id(id)
   count(state, 1)
 end
 
--- Dead: everything stays, and so does the hold on a given id, as it may be requeued.
+-- A dead job keeps all its data and its chosen id, because it may be requeued.
 local function end_dead(id, reason)
   entered({ id }, 'dead', reason)
   if has('u') then
@@ -251,8 +251,8 @@ local function end_dead(id, reason)
   count('dead', 1)
 end
 
--- Takes a dead job out of the set and the counts; its other parts stay. While all jobs with crashes
--- are dead, their bit is not set.
+-- Removes a dead job from the set and the counters, and leaves its other data. The bit of crashes
+-- is not set while all jobs with crashes are dead.
 local function remove_dead(id)
   if call('HEXISTS', K.crashes, id) == 1 then
     set_bit('c')
@@ -264,22 +264,22 @@ local function remove_dead(id)
   count('.dead_bytes', -call('HSTRLEN', K.jobs, id))
 end
 
--- Until when the job at a place of the list is kept.
+-- The time until which the job at a place of `ended` is kept.
 local function lapse_at(place)
   local line = call('LRANGE', K.ended, place, place)[1]
   return line and whole(string.match(line, '^(%d+):') or (unpacked(call('HGET', K.records, line) or '') or {}).u) or FOREVER
 end
 
--- Removes at most `items` kept jobs, while they are past their time, or those that were to be kept
--- for the shortest time while they are over a limit.
+-- Removes at most `items` kept jobs. A job is removed when its retention has expired. If a limit is
+-- exceeded, jobs with the shortest retention are removed earlier.
 local function trim_ended(items, max_count, max_bytes)
   local duration, beside = known_lapse()
   local others = beside and call('ZCARD', K.lapsing) or 0
   local removed, all = 0, call('LLEN', K.ended) + others
   local bytes, freed, states = whole(call('HGET', K.counters, '.kept_bytes')), 0, {}
 
-  -- Removes the first of these, while they are past their time or there are too many: says how
-  -- many.
+  -- Removes the first of these jobs while their retention has expired or a limit is exceeded.
+  -- Returns how many it has passed.
   local function remove(ids, untils, latest)
     local records = call('HMGET', K.records, unpack(ids))
     local gone, passed = {}, 0
@@ -290,7 +290,7 @@ local function trim_ended(items, max_count, max_bytes)
         break
       end
       passed, all = i, all - 1
-      -- A later job of the same given id has a record of its own, and a line of its own.
+      -- A later job with the same chosen id has a record and an entry of its own.
       if record and record.u == upto and not gone[id] then
         gone[id] = true
         gone[#gone + 1] = id
@@ -308,8 +308,8 @@ local function trim_ended(items, max_count, max_bytes)
     return passed
   end
 
-  -- The same of those beside the list: where there are too many, of those that are kept for no
-  -- longer than the first of the list.
+  -- The same for `lapsing`. If a limit is exceeded, it removes jobs whose retention ends no later
+  -- than that of the first entry in `ended`.
   local function remove_others()
     local latest = (all > max_count or bytes > max_bytes) and lapse_at('0') or 0
     local found = call('ZRANGEBYSCORE', K.lapsing, '-inf', ms(math.max(now, latest)), 'WITHSCORES', 'LIMIT', 0, math.min(items - removed, PIECE))
@@ -328,7 +328,7 @@ local function trim_ended(items, max_count, max_bytes)
     note_lapse(duration, false)
   end
   while removed < items and all > 0 do
-    -- The first alone says mostly that there is nothing to do.
+    -- Usually the first entry alone shows that no record has to be removed.
     local lines = call('LRANGE', K.ended, 0, removed == 0 and 0 or math.min(items - removed, PIECE) - 1)
     local ids, untils = {}, {}
     for i, line in ipairs(lines) do

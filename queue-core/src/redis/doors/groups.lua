@@ -1,44 +1,45 @@
--- Groups: who may be served. A job that is ready and has a group stands in `line`, one sorted set
--- in the order of bytes: group, digit, chain, number, id. A group is a name behind its length in
--- two bytes. The digit is that of the priority, '!' for the job that blocks the line of an ordered
--- group. The chain is a length and as many bytes, which are the keys of limits; without any it is
--- one zero. Suspects stand behind all others: 255, group, chain, number, id. `grouped` has of each
--- job its place (chain, digit, number) and its group; a digit of zero: it has stood in no line yet.
+-- Groups, and which of them may be served. Each ready job with a group is a member of the sorted
+-- set `line`, in byte order: group, digit, chain, number, id. A group is its name after the name's
+-- length in two bytes. The digit is the priority, or '!' for the job that blocks the line of an
+-- ordered group. The chain is a length and as many bytes, which are limit keys. Without limits it
+-- is one zero byte. The members of suspects come after all others: 255, group, chain, number, id.
+-- `grouped` has the place of each job (chain, digit, number) and its group. A digit of zero means
+-- that the job has not been in a line yet.
 --
--- `next` has the groups with a job that may start, and `doubts` those with a suspect that may, both
--- by their virtual start. Both are right after each transition: `review` sees to it. Suspects have
--- a set of their own because a claim takes one at most: a search for other jobs never meets them.
--- `rested` has the other groups, as far as they are ahead of the virtual time. `holders` has group,
--- zero and id of each job that runs. `rules` is what people have set, `front` the job that blocks
--- the line of an ordered group.
+-- `next` has the groups with a job that may start, and `doubts` has the groups with a suspect that
+-- may start. Both are sorted by virtual start, and `review` updates them after each transition.
+-- Suspects have a separate set because a claim takes at most one of them: a search for other jobs
+-- does not read them. `rested` has other groups whose start is ahead of the virtual time. `holders`
+-- has group, zero byte and id of each running job. `rules` has the rules that operators have set.
+-- `front` has the job that blocks the line of each ordered group.
 --- include script/tools, script/hint, script/rare, doors/aging
 
--- Whether a group was added to an empty `next`: then idle workers must be notified.
+-- True if a group was added to an empty `next`. Then idle workers must be notified.
 local opened = false
 
 local virtual = nil
 
--- The largest start that was served.
+-- The largest virtual start that was served.
 local function virtual_time()
   virtual = virtual or whole(call('HGET', K.meta, 'virtual') or '')
   return virtual
 end
 
--- A double counts to 2^53. So virtual time has *eras*: when it has come to 2^51, it and all starts
--- are put back by three quarters of that. The starts are put back in steps, the least first, so
--- that they stay in order. Until then a start of the last era is known by its size: no group is so
--- far ahead of the time.
+-- A double represents integers up to 2^53. For this reason virtual time has *eras*. At 2^51, the
+-- virtual time and all starts are reduced by three quarters of that. The starts are reduced in
+-- steps, the smallest first, so their order is kept. Until then a start of the last era is
+-- recognized by its size, because no group is so far ahead of the virtual time.
 local function has_last_era()
   return virtual_time() >= C.era / 4 and virtual < C.era / 2
 end
 
--- A start, from what is stored.
+-- The value of a stored start in the current era.
 local function start_of(stored)
   local start = whole(stored)
   return start >= C.era * 3 / 4 and has_last_era() and start - C.era * 3 / 4 or start
 end
 
--- Resets starts of the last era before a claim of `n` jobs: those that the claim needs, and some
+-- Reduces starts of the last era before a claim of `n` jobs: those that the claim needs, and some
 -- more.
 local function restart_era(n)
   if virtual_time() >= C.era then
@@ -56,12 +57,12 @@ local function restart_era(n)
 end
 --- include doors/limits
 
--- The group of jobs with limits and without a group. It has no share of its own: its jobs are
--- served among the plain jobs.
+-- The group of jobs that have limits but no group. It has no share: its jobs are served among the
+-- plain jobs.
 local NO_GROUP = '\0\0'
 local NO_LIMITS = '\0'
 
--- The order of bytes; that of the server's language is another one.
+-- Compares bytes. Lua's `<` would use the locale of the server.
 local function is_before(one, other)
   for at = 1, math.min(#one, #other) do
     local left, right = byte(one, at), byte(other, at)
@@ -99,7 +100,7 @@ local function parts_of(member)
   return string.sub(member, from, behind - 1), string.sub(member, number + 7), from == 2, string.sub(member, chain, number - 1), from == 1 and string.sub(member, behind, behind)
 end
 
--- What is set: false if nothing is; and what was read of it.
+-- The rules that were read so far; false if no rule is set.
 local rules = nil
 
 local function rule_in(stored)
@@ -110,7 +111,7 @@ local function has_rules()
   if rules == nil then
     rules = call('EXISTS', K.rules) == 1 and {}
     if rules then
-      -- What a person has set of all groups, and for the rest what code declares.
+      -- An operator's rule for all groups overrides the rule that code declares.
       local set, declared = unpack(call('HMGET', K.rules, '*', '+'))
       rules.others, declared = rule_in(set), rule_in(declared)
       for at = 1, 4 do
@@ -121,7 +122,7 @@ local function has_rules()
   return rules
 end
 
--- What holds for a group.
+-- The effective rule of a group.
 local function rule_of(group)
   if not has_rules() or group == NO_GROUP then
     return { weight = 1 }
@@ -147,7 +148,7 @@ local function cost_of(weight)
   return math.max(math.floor(C.start_cost / weight), 1)
 end
 
--- The job that blocks the line of a group, as far as its rule asks for that.
+-- The job that blocks the line of a group, if the order of the group requires that.
 local function holder_of_line(group)
   return rule_of(group).order == 'o' and call('HGET', K.front, group) or nil
 end
@@ -158,7 +159,7 @@ local function is_in_line(id)
   return member and call('ZSCORE', K.line, member) and member
 end
 
--- How many more jobs of a group may start.
+-- The number of jobs of a group that may still start.
 local function room_of(group)
   local rule = rule_of(group)
   if rule.paused then
@@ -169,8 +170,8 @@ end
 
 local are_suspects = nil
 
--- Whether a suspect may be in the line of a group. Their bit says less: it stays while the counts
--- of dead jobs are kept.
+-- Whether a suspect may be in the line of a group. The feature bit of crashes does not suffice,
+-- because it remains set while dead jobs have crashes.
 local function may_have_suspects()
   if are_suspects == nil then
     are_suspects = has('c') and (call('EXISTS', K.doubts) == 1 or call('ZRANGEBYLEX', K.line, '[\255', '+', 'LIMIT', 0, 1)[1] ~= nil)
@@ -178,7 +179,7 @@ local function may_have_suspects()
   return are_suspects
 end
 
--- How many jobs of a group stand in the line, suspects too.
+-- The number of jobs of a group in the line, including suspects.
 local function depth_of(group)
   local depth = call('ZLEXCOUNT', K.line, '[' .. group .. '!', '(' .. group .. '4')
   return may_have_suspects() and depth + call('ZLEXCOUNT', K.line, '[\255' .. group, '(\255' .. group .. '\255') or depth
@@ -191,7 +192,7 @@ local function next_start(group)
   return virtual_time() + math.min(C.start_apart, cost_of(rule_of(group).weight))
 end
 
--- Groups that may be served and are not in `next` come there.
+-- Adds groups that may be served to `next`.
 local function enter(groups)
   if #groups == 0 then
     return
@@ -207,7 +208,7 @@ local function enter(groups)
   call('ZADD', K.next, unpack(pairs_))
 end
 
--- Whether the head of a job's chain may be looked at, as a member of `line`.
+-- Whether the chain of a job is open. The job is given as a member of `line`.
 local function is_open(member)
   local group, _, is_suspect, chain, digit = parts_of(member)
   return #chain == 1 or is_suspect or limits().is_open(group, digit, chain)
@@ -217,7 +218,7 @@ local function is_in_order(group)
   return rule_of(group).order == 'o' or rule_of(group).order == 's'
 end
 
--- The first job in the line of a group whose jobs run in order, with limits and without.
+-- The first job in the line of an ordered group, with or without limits.
 local function first_in_line(group)
   for _, digit in ipairs(has('p') and { '!', '0', '1', '2', '3' } or { '!', '2' }) do
     local prefix = group .. digit
@@ -237,7 +238,7 @@ local function has_suspect(group)
   return may_have_suspects() and call('ZRANGEBYLEX', K.line, '[\255' .. group, '(\255' .. group .. '\255', 'LIMIT', 0, 1)[1]
 end
 
--- Whether a group has a job without limits in its line that is no suspect.
+-- Whether a group has a job in its line that has no limits and is not a suspect.
 local function has_free_job(group)
   for _, digit in ipairs(has('p') and { '!', '0', '1', '2', '3' } or { '!', '2' }) do
     if call('ZLEXCOUNT', K.line, '[' .. group .. digit .. '\0', '(' .. group .. digit .. '\1') > 0 then
@@ -247,7 +248,7 @@ local function has_free_job(group)
   return false
 end
 
--- Whether a group has a job that may start, suspects left out.
+-- Whether a group has a job that may start, apart from suspects.
 local function may_start(group)
   if room_of(group) <= 0 then
     return false
@@ -265,7 +266,7 @@ local function may_start(group)
   return call('ZRANGEBYLEX', K.line, '[' .. group .. '!', '(' .. group .. '4', 'LIMIT', 0, 1)[1]
 end
 
--- Whether a group has a suspect that may start, limits apart.
+-- Whether a group has a suspect that may start if its limits have room.
 local function has_startable_suspect(group)
   if not has_suspect(group) or room_of(group) <= 0 then
     return false
@@ -275,8 +276,7 @@ local function has_startable_suspect(group)
   return not holder or member and byte(member) == 255
 end
 
--- Decides anew whether a group is among those with a suspect that may start. Its start is that in
--- `next`.
+-- Updates whether a group is in `doubts`. Its start is that in `next`.
 local function review_doubt(group, known_start)
   local start, may = call('ZSCORE', K.doubts, group), has_startable_suspect(group)
   if may then
@@ -358,7 +358,7 @@ local function push_grouped(ids, at_head)
   else
     local starts, missing = call('ZMSCORE', K.next, unpack(groups)), {}
     for at, group in ipairs(groups) do
-      -- What has come may be shut for its limits, or be suspects alone.
+      -- The pushed jobs may be in shut chains, or all be suspects.
       missing[#missing + 1] = not starts[at] and (not has('m') and not doubted[group] or may_start(group)) and group or nil
     end
     enter(missing)
@@ -374,8 +374,7 @@ local function push_grouped(ids, at_head)
   return plain, has_opened
 end
 
--- A job that is not ready yet belongs to a group, or has limits: then its chain and its cost are
--- given.
+-- Stores the group, the chain and the cost of a job that is not ready yet.
 local function note_group(id, group, chain, cost)
   put_rare('g', K.grouped, id, (chain or NO_LIMITS) .. string.rep('\0', 8) .. (group or NO_GROUP))
   if cost and cost ~= '1' then
@@ -383,7 +382,7 @@ local function note_group(id, group, chain, cost)
   end
 end
 
--- Takes an id out of the line. False: it has no group.
+-- Removes an id from the line. Returns nothing if the job has no group.
 local function leave_line(id)
   local stored = call('HGET', K.grouped, id)
   if stored then
@@ -400,7 +399,7 @@ local function leave_line(id)
   return stored
 end
 
--- Jobs that ran give their slots back.
+-- Releases the slots of jobs that ran.
 local function give_slots_back(ids)
   local slots, groups, limited = {}, {}, {}
   for at, stored in ipairs(call('HMGET', K.grouped, unpack(ids))) do
@@ -434,7 +433,7 @@ local function give_slots_back(ids)
   end
 end
 
--- Ended jobs no longer block a line. `gone`: the record of their group is removed as well.
+-- Unblocks the lines of ended jobs. `gone`: removes the record of their group as well.
 local function leave_groups(ids, gone)
   local lines, mine = call('EXISTS', K.front) == 1, {}
   for at, stored in ipairs(call('HMGET', K.grouped, unpack(ids))) do
@@ -455,8 +454,8 @@ local function leave_groups(ids, gone)
   end
 end
 
--- The repairs of the auditor: a slot without its job, a job without its slot, a blocked line
--- without the blocking job, a place without its job.
+-- Repairs of the auditor: a slot without a job, a job without its slot, a line that a missing job
+-- blocks, a place without a job.
 local function drop_slot(group, member)
   call('ZREM', K.holders, member)
   if byte(member) == 255 then

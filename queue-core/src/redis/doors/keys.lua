@@ -1,15 +1,16 @@
--- Keys: at most one job holds each. Enqueue and `back` take a key; `admit`, for a job that holds it
--- until it starts, and `end` give it back. Then the job gets it that is `held` for it, and waits in
--- the line.
+-- Unique keys: each is held by at most one job. Enqueue and `back` acquire a key. `end` releases
+-- it, and `admit` releases it if the job holds it only until it starts. The key then passes to the
+-- job that is `held` for it, and that job waits in the line.
 --
--- `keyed` has of each job with a key: the key (16 bytes), a letter for how long it is held ('e'
--- until the job has ended, 's' until it has started, 'w' for a time), and since when it waits, or 0
--- if a person has taken the key from it. `unique` has who holds a key: an id, or for a time
--- `@UNTIL:DURATION:id`; then `within` has the key by its end. `held` has who waits for a key:
--- `DUE:id`, and `holds` has these ids by the time at which they are due.
+-- `keyed` has the key (16 bytes) of each job with a key, then a letter for the hold ('e' until the
+-- job has ended, 's' until it has started, 'w' for a hold time), then the time since which the job
+-- waits, or 0 if an operator has taken the key from it. `unique` has the holder of each key: an id,
+-- or with a hold time `@UNTIL:DURATION:id`. In the second case `within` has the key by its end.
+-- `held` has the job that waits for each key: `DUE:id`. `holds` has these ids by the time at which
+-- they are due.
 --- include doors/ready
 
--- Whether a job came into the line because its key was free.
+-- Whether a job has become ready because its key is free.
 local followed = false
 
 local function key_in(stored)
@@ -20,7 +21,7 @@ local function note_key(id, key, hold)
   put_rare('u', K.keyed, id, key .. hold .. ms(now))
 end
 
--- Who waits for a key, and when that one is due.
+-- The job that waits for a key, and when it is due.
 local function next_for(key)
   local due_at, id = string.match(call('HGET', K.held, key) or '', '^(%d+):(.*)$')
   if id and call('HEXISTS', K.jobs, id) == 1 then
@@ -28,15 +29,15 @@ local function next_for(key)
   end
 end
 
--- A job waits for a key, and is due at this time. Pages alone read `holds`: whatever another
--- program has made of it stops no script.
+-- Records that a job waits for a key and is due at this time. Only pages of the dashboard read
+-- `holds`. For this reason a changed type of that key stops no script.
 local function hold_for(key, at, id)
   put_rare('u', K.held, key, ms(at) .. ':' .. id)
   redis.pcall('ZADD', K.holds, ms(at), id)
 end
 
--- Who holds a key, and until when if it is for a time. What is held by no job that could hold it is
--- free.
+-- The holder of a key, and the end of its hold time if it has one. A key is free if its stored
+-- holder could not hold it.
 local function holder_of(key)
   local stored = call('HGET', K.unique, key)
   if not stored then
@@ -44,7 +45,7 @@ local function holder_of(key)
   end
   local upto, duration, id = string.match(stored, '^@(%d+):(%d+):(.*)$')
   if upto then
-    -- No clock could have set a time beyond its duration.
+    -- A correct clock never sets a time further ahead than the duration.
     upto = math.min(whole(upto), now + whole(duration))
     if upto > now then
       return id, upto
@@ -58,7 +59,8 @@ local function holder_of(key)
   end
 end
 
--- A job that has not started waits until this time, or in the line if that is over.
+-- Lets a job that has not started wait until this time. If the time has passed, the job is pushed
+-- to the line.
 local function wait_until(id, at)
   if at > now then
     wait(K.scheduled, { ms(at), id })
@@ -70,7 +72,7 @@ local function wait_until(id, at)
   end
 end
 
--- A job that is held gets its key, which is free, and waits as others do.
+-- Passes a free key to the job that is held for it. The job then waits as others do.
 local function follow(key)
   local id, due_at = next_for(key)
   call('HDEL', K.held, key)
@@ -82,21 +84,21 @@ local function follow(key)
   end
 end
 
--- A job holds a key for this duration from now on.
+-- Gives a job a key for this duration from now on.
 local function hold_within(key, id, duration)
   put_rare('u', K.unique, key, '@' .. ms(now + duration) .. ':' .. ms(duration) .. ':' .. id)
   call('ZADD', K.within, ms(now + duration), key)
 end
 
--- Nobody holds a key any more, but the job that was held for it.
+-- Releases a key. The job that is held for it gets it.
 local function free_key(key)
   call('HDEL', K.unique, key)
   call('ZREM', K.within, key)
   follow(key)
 end
 
--- Removes at most so many of the keys that were held for a time which is over, and brings a time
--- back that no clock could have set.
+-- Removes at most `items` keys whose hold time has passed. Corrects a hold time that is further
+-- ahead than its duration.
 local function prune_keys(items)
   local over = call('ZRANGEBYSCORE', K.within, '-inf', ms(now), 'LIMIT', 0, items)
   for _, key in ipairs(over) do
@@ -114,14 +116,14 @@ local function prune_keys(items)
   return #over
 end
 
--- What is held for a key whose job is not there waits no longer.
+-- Removes the entry of a held job that no longer exists.
 local function drop_held(key)
   redis.pcall('ZREM', K.holds, string.match(call('HGET', K.held, key) or '', '^%d+:(.*)$') or '')
   call('HDEL', K.held, key)
 end
 
--- Jobs give their keys back, if they hold them and not for a time. `gone`: they have ended, and
--- nothing is noted of their keys any more. With a letter: those alone that hold them so long.
+-- Releases the keys that these jobs hold, except those with a hold time. `gone`: the jobs have
+-- ended, and their entries in `keyed` are deleted. `hold`: only keys with this letter are released.
 local function give_keys_back(ids, gone, hold)
   if #ids == 0 then
     return
@@ -154,7 +156,8 @@ local function give_keys_back(ids, gone, hold)
   end
 end
 
--- Takes the key of a job that comes back to wait. Gives the job that has it meanwhile.
+-- Acquires the key of a job that returns to a waiting state. Returns the job that has acquired it
+-- meanwhile.
 local function younger(id)
   local stored = call('HGET', K.keyed, id)
   if not stored then
@@ -169,13 +172,13 @@ local function younger(id)
   if not other then
     put_rare('u', K.unique, key, id)
   elseif other ~= id and not upto then
-    -- A key that is held for a time is that of another declaration: it keeps nobody from being run
-    -- again.
+    -- The key with a hold time belongs to another declaration. It does not prevent a later run of
+    -- this job.
     return other
   end
 end
 
--- An id as people read it.
+-- The text form of an id.
 local function text_of(id)
   if byte(id) == 61 then -- '='
     return string.sub(id, 2)

@@ -1,7 +1,8 @@
--- Pauses. `pauses` has who paused the queue or a task, when, why and until when; the same of a
--- group stands behind its rule. `resumes` has what goes on by itself, by the time at which it does:
--- 'q' for the queue, 'g' and a group, 't' and a task; a task is there without an end, too, at 2^52.
--- While it has any, the queue has the bit for that.
+-- Pauses. `pauses` has the operator, the time, the reason and the end of each pause of the queue or
+-- a task. The pause of a group is stored after its rule. `resumes` has the pauses that end
+-- automatically, by their ends: 'q' for the queue, 'g' and a group, 't' and a task. The pause of a
+-- task is listed even without an end, at 2^52. The queue has the bit `e` while `resumes` is not
+-- empty.
 --- include doors/groups, script/rare
 
 local function drop_bit(bit)
@@ -24,8 +25,8 @@ local function forget_end(of)
   end
 end
 
--- The rule of a group is another one from now on. `ruled` has the groups with a rule, so that a
--- page of them reads no others.
+-- Changes the rule of a group. `ruled` has the groups with a rule, so that a page of these groups
+-- reads no others.
 local function set_rule(group, rule)
   if rule == '' then
     call('HDEL', K.rules, group)
@@ -38,7 +39,7 @@ local function set_rule(group, rule)
   review(group)
 end
 
--- What is said of the end of a pause: the next turn looks at it in time.
+-- Records the end of a pause. A turn at that time ends the pause.
 local function note_end(of, upto)
   set_bit('e')
   call('ZADD', K.resumes, ms(upto), of)
@@ -48,8 +49,9 @@ local function note_end(of, upto)
   end
 end
 
--- The group of a job has had enough until a time. A pause that a person has set stays, and ends no
--- earlier. False: the job has no group, or there are as many rules of groups as there may be.
+-- Pauses the group of a rate-limited job until a time. A pause that an operator has set keeps its
+-- reason, and ends no earlier. Returns false if the job has no group, or if the queue has the
+-- largest number of group rules.
 local function pause_rate_limited_group(id, upto)
   local place = has('g') and call('HGET', K.grouped, id)
   local group = place and group_in(place) or NO_GROUP
@@ -62,7 +64,7 @@ local function pause_rate_limited_group(id, upto)
   end
   upto = math.min(upto, now + C.longest_closed)
   local rule, since, ends, record = string.match(stored or '', '^([^p]*)p(%d+):(%d*):(.*)$')
-  -- What is not in this form is paused by a rule, and has no end.
+  -- Another form means a pause by a rule, which has no end.
   if ends == '' or ends and whole(ends) >= upto or not ends and string.find(stored or '', 'p', 1, true) then
     return true
   elseif not ends or whole(ends) <= now then

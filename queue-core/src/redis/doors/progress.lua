@@ -1,5 +1,5 @@
--- What handlers have told of jobs: `progress` and `logs`. It goes with the job. The bit `j` tells
--- of it.
+-- Progress and log lines that handlers have reported: `progress` and `logs`. They are deleted with
+-- the job. The feature bit is `j`.
 --- include script/tools, script/has
 
 local function delete_progress(ids)

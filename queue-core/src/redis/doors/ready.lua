@@ -1,8 +1,8 @@
--- The line: jobs that may start now, and those that wait for their time. An id stands in the lists
--- of `ready` at most once (R9): a cancelled one stays where it is under a tombstone, of an id in a
--- list, and whoever would push the id to that list again takes the tombstone away instead. Ids
--- leave a list at its head and come in at either end; what is between is never moved or taken out,
--- so that the auditor can read it beside all that.
+-- The lists of jobs that may start now, and the sets of jobs that wait for their time. An id is in
+-- the lists of `ready` at most once (R9). The id of a cancelled job stays in its list under a
+-- tombstone, which names the id and the list. A later push of the id to that list removes the
+-- tombstone instead. Ids are removed only at the head of a list and added only at its ends. Because
+-- the ids between are never moved, the auditor can read a list while other scripts use it.
 --- include script/tools, script/hint, script/rare, doors/groups, doors/transitions
 
 local LISTS = { [0] = K.ready0, [1] = K.ready1, [2] = K.ready2, [3] = K.ready3, [9] = K.suspect }
@@ -19,8 +19,7 @@ local function list_of(priority)
   return list and list <= 3 and LISTS[list] and list or 2
 end
 
--- Lays an id that is ready under a tombstone: it lies where its crashes and its priority had it
--- pushed.
+-- Adds a tombstone for a ready id, in the list to which it was pushed (suspects, or its priority).
 local function add_tombstone(id)
   put_rare('t', K.tombstones, id .. (call('HEXISTS', K.crashes, id) == 1 and 9 or list_of(levels_of({ id }, 1, 1)[1])), '')
 end

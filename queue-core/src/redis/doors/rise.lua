@@ -1,9 +1,9 @@
--- Jobs that have waited for long enough rise by one priority, and stand behind those that have it
--- already: as many as may become due at once.
+-- Raises jobs that have waited for one interval of aging by one priority, to the end of its list.
+-- One call raises at most as many jobs as may become due at once.
 --- include doors/ready
 
--- Takes a job that is ready out of its place. Returns its group if it leaves a chain: the caller
--- pushes the job to its new place, and then reviews the group.
+-- Removes a ready job from its place. Returns its group if it leaves a chain: the caller pushes the
+-- job to its new place, and then reviews the group.
 local function remove_from_ready(id)
   local stored = has('g') and call('HGET', K.grouped, id)
   local member = stored and member_of(id, stored)
@@ -30,7 +30,7 @@ local function rise()
     for at = 1, #due_ids, 2 do
       local id = due_ids[at]
       local level = list_of(levels_of({ id }, 1, 1)[1]) - 1
-      -- A suspect stands before all others.
+      -- A suspect is served before all other jobs, so it does not rise.
       if level < 0 or call('HEXISTS', K.jobs, id) == 0 or call('HEXISTS', K.crashes, id) == 1 then
         out[#out + 1] = id
       else

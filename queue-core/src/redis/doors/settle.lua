@@ -1,6 +1,6 @@
--- settle: out of active, whatever way: ack, nack, snooze, repeat, return, park, reclaim, cancel.
--- Whatever a job holds only while it runs is given back here. Who calls it has seen that the
--- receipt is the one that it should be, and says next where the jobs go: `end` or `back`.
+-- Removes jobs from `active` for any ending: ack, nack, snooze, repeat, return, park, reclaim,
+-- cancel. It releases what a job holds only while it runs. The caller has checked the receipts, and
+-- calls `end` or `back` next.
 --- include doors/groups, doors/transitions
 local function settle(ids)
   call('HDEL', K.active, unpack(ids))

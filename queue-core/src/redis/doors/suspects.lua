@@ -1,7 +1,7 @@
 -- Suspects of groups: a claim takes at most one of them.
 --- include doors/groups, doors/admit
 
--- Jobs of groups were admitted, by their members: each has a slot, and perhaps the line.
+-- Jobs of groups were admitted. Each occupies a slot of its group, and may block the line.
 local function start_in_groups(members, admitted)
   local slots, orders = {}, {}
   for _, member in ipairs(members) do
@@ -28,8 +28,8 @@ local function start_in_groups(members, admitted)
   end
 end
 
--- Where the last search for a suspect stopped: the group, its rank, and behind which of its
--- suspects to go on. Nothing: begin with the first group.
+-- The place at which the last search for a suspect stopped: the rank of its group, the group, and
+-- the suspect after which the search continues. Only 0: the search begins with the first group.
 local function suspects_behind()
   local start, from = string.match(call('HGET', K.meta, 'doubted') or '', '^(%d+):([%[%(]\255...*)$')
   if not start then
@@ -45,14 +45,14 @@ local function suspects_behind()
   return call('ZCOUNT', K.doubts, '-inf', '(' .. start)
 end
 
--- Whether suspects of groups may start that no claim has looked at since the first was looked at.
--- Nothing: this script has not searched.
+-- Whether the search has not examined all suspects that may start. nil: this script has not
+-- searched.
 local may_be_doubted = nil
 
--- The suspect that comes first: of the group with the least start, the first that no limit holds
--- back. A search examines `limit_step` suspects at most. If limits hold back all of them, it finds
--- nothing. With `stores`, it stores its place in `meta`, and the next such search continues there.
--- Without, it begins with the first group.
+-- The next suspect: the first one that no limit blocks, of the group with the smallest start. A
+-- search examines at most `limit_step` suspects. If limits block all of them, it finds none. With
+-- `stores`, it stores its place in `meta`, and the next such search continues there. Without, it
+-- begins with the first group.
 local function next_suspect(stores)
   local rank, resumed, behind, looked, stop = 0, nil, nil, 0, nil
   if stores then
@@ -81,7 +81,7 @@ local function next_suspect(stores)
       elseif holder then
         break
       end
-      -- Those behind it in its chain wait for the same.
+      -- The jobs behind it in its chain wait for the same limits.
       from = '(\255' .. group .. chain .. '\255'
     end
     if stop then

@@ -1,9 +1,9 @@
--- Tags: `tags` has a member for each tag of a job, a digest of its name and value (8 bytes) and the
--- id. All have the same score, so that they stand by their bytes. Which tags a job has is in its
--- envelope alone. The bit `i` tells of it.
+-- Tags. `tags` has a member for each tag of a job: a digest of name and value (8 bytes), and the
+-- id. All members have the same score, so they are sorted by their bytes. Only the envelope has the
+-- complete tags of a job. The feature bit is `i`.
 --- include script/tools, script/has
 
--- Whether jobs that are stored now may have tags. Scripts that store jobs say so.
+-- Whether the jobs that this script stores may have tags. Scripts that store jobs set it.
 local may_have_tags = false
 
 local function digest_of_tag(name, value)
@@ -11,8 +11,8 @@ local function digest_of_tag(name, value)
   return struct.pack('>I4I4', tonumber(string.sub(hex, 1, 8), 16), tonumber(string.sub(hex, 9, 16), 16))
 end
 
--- The tags of an envelope whose map is behind the byte `at`. The server's library of MessagePack
--- knows no binary, as the payload is: that is passed over.
+-- The tags in the map of an envelope, which begins after the byte `at`. The server's MessagePack
+-- library cannot decode binary data. For this reason the payload is skipped.
 local function tags_in(envelope, at)
   local fields, key = byte(envelope, at + 1) - 128, nil
   if fields == 94 then
@@ -37,8 +37,8 @@ local function tags_in(envelope, at)
   end
 end
 
--- Adds what `tags` has of a job with this envelope to a list. The map of an envelope is behind its
--- task's name and its time.
+-- Adds the members of `tags` for a job with this envelope to a list. The map of an envelope follows
+-- its task's name and its time.
 local function members_of(id, envelope, members)
   local from = envelope and #envelope > 1 and 8 + byte(envelope, 2)
   if not from or not string.find(envelope, '\161g', from + 1, true) then
@@ -68,7 +68,7 @@ local function add_members(members)
   end
 end
 
--- Jobs are stored: pairs of an id and an envelope.
+-- Adds the tags of new jobs: pairs of an id and an envelope.
 local function add_tags(pairs_)
   local members = {}
   for at = 1, may_have_tags and #pairs_ or 0, 2 do
@@ -77,8 +77,8 @@ local function add_tags(pairs_)
   add_members(members)
 end
 
--- Jobs go, or get another envelope. They are still stored. Large envelopes are read some at a time:
--- a script may hold no more of them.
+-- Removes the tags of jobs that are deleted or get another envelope. The jobs must still be stored.
+-- Large envelopes are read in small pieces, because the memory of a script is limited.
 local function drop_tags(ids)
   if not has('i') then
     return
@@ -92,14 +92,14 @@ local function drop_tags(ids)
   many('ZREM', K.tags, members)
 end
 
--- Stores a job, or gives it another envelope.
+-- Stores a job, or replaces its envelope.
 local function put_job(id, envelope)
   drop_tags({ id })
   call('HSET', K.jobs, id, envelope)
   add_tags({ id, envelope })
 end
 
--- Stores jobs of new ids: pairs of an id and an envelope.
+-- Stores new jobs: pairs of an id and an envelope.
 local function put_jobs(pairs_)
   put_all(K.jobs, pairs_)
   add_tags(pairs_)

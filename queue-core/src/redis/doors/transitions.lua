@@ -1,22 +1,22 @@
--- Transitions, for watchers of the queue: from which state a job goes to which. The bit `v` is set
--- while a watcher may follow, and `followed` in `meta` has the time until which one follows. A door
--- that removes a job notes its old state (`left`), and one that adds it stores the transition
--- (`entered`). `transitions` has the last transitions in pieces, by the number of the last one of
--- each. A piece is a packed list of that number, the time, the state and the reason, then of each
--- job its id, task, state before, and failed attempts. An error here never stops a script: if
--- another program has replaced the key, it is left alone, and its transitions are lost.
+-- Transitions, for watchers of the queue: the old and the new state of a job. The bit `v` is set
+-- while a watcher may follow, and `followed` in `meta` has the time until which a watcher follows.
+-- A door that removes a job notes its old state (`left`), and a door that adds it stores the
+-- transition (`entered`). `transitions` has the last transitions in pieces, by the number of the
+-- last one of each. A piece is a packed list of that number, the time, the state and the reason,
+-- and for each job its id, task, old state and failed attempts. An error here never stops a script.
+-- If another program has replaced the key, the key is not changed, and the transitions are lost.
 --- include script/tools, script/has
 
--- The old states of jobs, how many transitions this script has written, and whether a watcher
--- follows. Envelopes of jobs that are not stored yet.
+-- The old states of jobs, the number of transitions that this script has written, whether a watcher
+-- follows, and the envelopes of jobs that are not stored yet.
 local was, n_recorded, is_marked, envelopes = {}, 0, nil, {}
 local is_over = { done = true, dead = true, cancelled = true, expired = true }
 
--- How many pieces go at once, and how many this script has removed.
+-- The number of pieces that are removed at once, and the number that this script has removed.
 local FORGOTTEN_AT_ONCE, forgotten = 200, 0
 
--- No watcher follows any more: removes the stored transitions, a bounded number of pieces at a
--- time, and clears the bit together with the last piece.
+-- Removes the stored transitions when no watcher follows. The number of pieces at a time is
+-- bounded. The bit is cleared together with the last piece.
 local function forget_transitions()
   local some = redis.pcall('ZRANGE', K.transitions, '0', ms(FORGOTTEN_AT_ONCE - 1))
   if not some.err then
@@ -41,7 +41,7 @@ local function is_followed()
   return is_marked
 end
 
--- Jobs have left this state.
+-- Notes the old state of jobs.
 local function left(ids, state)
   if has('v') then
     for _, id in ipairs(ids) do
@@ -54,8 +54,8 @@ local function task_of(envelope)
   return envelope and byte(envelope, 1) == 1 and string.sub(envelope, 3, 2 + (byte(envelope, 2) or 0)) or ''
 end
 
--- At most 200 jobs have entered this state. Every transition gets a number; those beyond
--- `transitions_at_once` of one script are not stored.
+-- Records that at most 200 jobs have entered this state. Every transition gets a number. One script
+-- stores at most `transitions_at_once` of them.
 local function write_transitions(ids, state, why)
   local bodies, attempts = call('HMGET', K.jobs, unpack(ids)), has('f') and redis.pcall('HMGET', K.attempts, unpack(ids)) or {}
   local piece, n = { '', ms(now), state, string.sub(why or '', 1, C.reason_bytes) }, 0
@@ -85,12 +85,12 @@ local function write_transitions(ids, state, why)
   end
 end
 
--- Jobs have entered this state. Call this before anything of them is removed.
+-- Records that jobs have entered this state. Call this before any data of them is removed.
 local function entered(ids, state, why)
   if #ids == 0 or not has('v') or not is_followed() then
     return
   end
-  -- Large envelopes are read some at a time.
+  -- Large envelopes are read in small pieces.
   local piece = has('l') and 16 or 200
   for from = 1, #ids, piece do
     write_transitions({ unpack(ids, from, math.min(from + piece - 1, #ids)) }, state, why)

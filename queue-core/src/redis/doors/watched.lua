@@ -1,5 +1,5 @@
--- Who waits for the end of a job. `watched` has such jobs by the time at which the wait is over.
--- The bit `w` tells of it.
+-- Callers that wait for the end of a job. `watched` has these jobs by the time at which the wait
+-- ends. The feature bit is `w`.
 --- include script/tools, script/has, script/hint
 
 -- Notifies the callers that wait for the end of these jobs.

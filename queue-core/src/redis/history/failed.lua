@@ -1,5 +1,5 @@
--- Failures by fingerprint. Of each there is a packed list: first and last time, count, pattern,
--- message, tasks and releases as pairs of a name and a count, and ids of jobs.
+-- Failures by fingerprint. Each has a packed list: first and last time, count, pattern, message,
+-- tasks and releases as pairs of a name and a count, and ids of jobs.
 
 -- Adds counts by name. The reported names come last; if there are too many, the first are dropped.
 local function count_names(stored, reported, most)
@@ -29,7 +29,7 @@ local function count_names(stored, reported, most)
   return names
 end
 
--- The same of ids.
+-- The same for ids.
 local function name_jobs(stored, reported)
   local pairs_ = {}
   for _, some in ipairs({ list(stored), list(reported) }) do
@@ -44,10 +44,10 @@ local function name_jobs(stored, reported)
   return ids
 end
 
--- When each pattern was seen last. It is read once, and only where there is no room.
+-- The time at which each pattern was last seen. It is read only if there is no room, and only once.
 local last_seen = nil
 
--- Makes room for one more pattern: those that were not seen for the longest time go.
+-- Makes room for one more pattern: removes the patterns with the oldest last failure.
 local function make_room()
   if not last_seen then
     if call('HLEN', K.failures) < C.failure_patterns then
@@ -73,7 +73,7 @@ local function make_room()
   end
 end
 
--- Adds what a worker has counted of a pattern since its last report.
+-- Adds what a worker has counted for a pattern since its last report.
 local function fail(print, reported)
   local row = unpacked(call('HGET', K.failures, print))
   if not row then

@@ -24,7 +24,7 @@ end
 
 --- include history/failed
 
--- Two lists of counts, added.
+-- The sums of two lists of counts.
 local function sums(one, other)
   local sum = {}
   for at = 1, math.max(#one, #other) do
@@ -33,7 +33,7 @@ local function sums(one, other)
   return sum
 end
 
--- Two histograms, added: each a sum, and then pairs of a bucket and a count.
+-- The sum of two histograms. Each is a sum, followed by pairs of a bucket and a count.
 local function merged(one, other)
   local flat, place = { whole(one[1]) + whole(other[1]) }, {}
   for _, pairs_ in ipairs({ one, other }) do
@@ -54,7 +54,7 @@ local function largest_and_latest(one, other)
   return { math.max(whole(one[1]), other[1]), other[2] }
 end
 
--- Adds to the place of this minute or hour; what is there of an earlier one has had its time.
+-- Adds to the row of this minute or hour, and replaces the row of an earlier period.
 local function add_to(field, period, tally, add_counts)
   local row = unpacked(call('HGET', K.history, field))
   if row and row[1] == period then
@@ -72,13 +72,13 @@ local function add(task, tally, add_counts)
   add_to(task .. '\0h' .. ms(hour % C.hours), hour, tally, add_counts)
 end
 
--- The hour of the last report of a task. An `r` behind it means that its jobs repeat.
+-- The hour of the last report of a task. The suffix `r` means that its jobs repeat.
 local function hour_of(seen)
   return whole(string.match(seen or '', '^%d+') or '')
 end
 
--- Takes the history of a task away that had no job for as long as hours are kept. At most one, so
--- that this is short.
+-- Removes the history of a task that had no job during the hours that are kept. It removes at most
+-- one task, so that the script stays short.
 local function forget_one()
   local tasks = call('HKEYS', K.tasks)
   local seen = #tasks > 0 and call('HMGET', K.tasks, unpack(tasks)) or {}
@@ -98,7 +98,7 @@ local function forget_one()
   end
 end
 
--- The task under which a task is counted.
+-- The name under which a task is counted.
 local function place_of(task, repeats)
   if task == C.others then
     return task
@@ -117,8 +117,8 @@ local function place_of(task, repeats)
   return task
 end
 
--- A new process. Each time that their number has grown by a fixed amount, processes without a
--- recent report are forgotten.
+-- Adds a process. Whenever the number of processes reaches a multiple of 100, processes without a
+-- recent report are removed.
 local reporters = call('HLEN', K.reporters)
 if not known and reporters > 0 and reporters % 100 == 0 then
   local names = call('HKEYS', K.reporters)
@@ -133,8 +133,8 @@ if not known and reporters > 0 and reporters % 100 == 0 then
 end
 call('HSET', K.reporters, ARGV[1], ARGV[2] .. ':' .. ms(hour))
 
--- What is known of an outbox. A new one takes the place of the one that was not reported for the
--- longest time.
+-- Stores the record of an outbox. If there are too many, it replaces the one with the oldest
+-- report.
 local function note_outbox(name, record)
   if call('HEXISTS', K.counters, name) == 0 then
     local stored, outboxes, oldest = call('HGETALL', K.counters), 0, nil

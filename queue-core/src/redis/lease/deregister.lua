@@ -1,5 +1,5 @@
--- A lane goes: all that is stored of it goes with it, and with the last lane of a worker what is
--- stored of the worker. `knows` has how many lanes a worker has.
+-- Deletes the data of lanes, and with the last lane of a worker the data of the worker. The field
+-- of a worker in `knows` counts its lanes.
 --- include script/tools
 
 -- The worker of a lane: the first part of its name.

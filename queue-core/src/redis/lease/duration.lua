@@ -1,9 +1,9 @@
--- The *duration* of a lease is its length: what its lane was registered with. No renewal lasts
--- longer, so a deadline that lies further ahead was written by a clock that has been put back
--- since, or by a server whose clock was faster.
+-- The *duration* of a lease is the length with which its lane was registered. A renewal never
+-- exceeds it. A deadline that is further ahead was therefore written before the clock was set back,
+-- or by a server whose clock was ahead.
 
--- Whether the deadline of a lane lies further ahead than its lease is long. A lane without a
--- duration is not known to be so.
+-- Returns the duration if the deadline of a lane is further ahead than that. Unknown for a lane
+-- without a duration.
 local function is_ahead(lane, deadline)
   local duration = whole(call('ZSCORE', K.durations, lane) or '')
   return duration > 0 and whole(deadline) < FOREVER and whole(deadline) > now + duration and duration

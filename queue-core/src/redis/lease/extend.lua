@@ -19,7 +19,7 @@ if ARGV[5] then
 end
 if ARGV[4] and ARGV[4] ~= '' then
   local worker = string.match(ARGV[1], '^[^.]*')
-  -- Whatever another program has put there: the lease is renewed.
+  -- If another program has changed the type of these keys, the lease is still renewed.
   redis.pcall('HSET', K.loads, worker, ARGV[4] .. cmsgpack.pack(now))
   local asked = redis.pcall('HGET', K.asked, worker)
   if type(asked) == 'string' then

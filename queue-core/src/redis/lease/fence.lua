@@ -1,6 +1,7 @@
--- Fences lanes whose leases have expired (R7, second check): each later request of such a lane is
--- `Forgotten`. The record of a fenced lane has two times: until when its process may have been
--- alive, and its last renewal. The second is not known of a lease that another clock has written.
+-- Fences lanes whose leases have expired (R7, second check). Each later request of such a lane gets
+-- `Forgotten`. The record of a fenced lane has two times: the latest time at which its process may
+-- have been alive, and its last renewal. If another clock wrote the lease, the second time is
+-- unknown.
 -- ARGV[1..]  lanes  pairs of a lane and the deadline that was seen
 -- Returns: for each lane 1 if it is fenced now, or 0
 -- Errors: SCHEMA
@@ -8,7 +9,7 @@
 
 local answers, fenced = {}, {}
 for i = 1, #ARGV, 2 do
-  -- One that is named twice is fenced once.
+  -- A lane that is listed twice is fenced once.
   local deadline = not fenced[ARGV[i]] and call('ZSCORE', K.leases, ARGV[i])
   if deadline and whole(deadline) == tonumber(ARGV[i + 1]) and (whole(deadline) <= now or is_ahead(ARGV[i], deadline)) then
     local duration = whole(call('ZSCORE', K.durations, ARGV[i]) or '')

@@ -1,7 +1,7 @@
--- Ends a sweep: forgets fenced lanes. A complete scan that began after their fencing found no job
--- of theirs.
+-- Ends a sweep: deletes fenced lanes. A complete scan that began after they were fenced found no
+-- job of theirs.
 -- ARGV[1..]  lanes  the names of the lanes
--- Returns: how many were fenced
+-- Returns: the number of deleted lanes
 --- include script/prelude
 
 redis.pcall('SREM', K.leaving, unpack(ARGV))

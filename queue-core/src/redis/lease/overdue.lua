@@ -12,9 +12,10 @@ local expired = call('ZRANGEBYSCORE', K.leases, '-inf', ms(now), 'WITHSCORES', '
 for i = 2, #expired, 2 do
   expired[i] = ms(whole(expired[i]))
 end
--- While the clock is right and all leases are equally long, no lane lies beyond the shortest
--- duration. The farthest come first: lanes with longer leases, which are alive, hide none that lies
--- beyond the longest duration. Any other is listed when its lease ends.
+-- While the clock is right and all leases have the same duration, no deadline is further ahead than
+-- the shortest duration. The farthest deadlines are read first. For this reason lanes with longer
+-- leases do not hide a lane whose deadline exceeds the longest duration. Any other lane is listed
+-- when its lease expires.
 local ahead, shortest = {}, call('ZRANGE', K.durations, 0, 0, 'WITHSCORES')[2]
 if shortest then
   local from, to = '(' .. ms(FOREVER), '(' .. ms(now + whole(shortest))

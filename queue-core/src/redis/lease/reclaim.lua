@@ -21,7 +21,7 @@ for i = 5, first_job - 1, 2 do
   most_of[ARGV[i]] = tonumber(ARGV[i + 1])
 end
 
--- How many crashes bury a job.
+-- The number of crashes that buries a job.
 local function most_crashes(id)
   local body = first_job > 5 and call('HGET', K.jobs, id) or ''
   return #body > 1 and most_of[string.sub(body, 3, 2 + byte(body, 2))] or tonumber(ARGV[1])
@@ -68,7 +68,7 @@ for i = first_job, #ARGV, 3 do
     end
   end
 end
--- Backwards, as each goes to the head.
+-- In reverse order, because each job is pushed to the head of the list.
 local backwards = {}
 for i = #returned, 1, -1 do
   table.insert(backwards, returned[i])

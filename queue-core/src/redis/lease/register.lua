@@ -23,10 +23,10 @@ if ARGV[3] == 'w' then
   call('ZADD', K.leases, ms(now + ARGV[4]), name)
   call('ZADD', K.durations, ARGV[4], name)
   call('HSET', K.knows, name, ARGV[5], ARGV[1], ms(whole(call('HGET', K.knows, ARGV[1]) or '') + 1))
-  -- With its first lane: since then the worker is registered.
+  -- The worker is registered since its first lane.
   if call('HEXISTS', K.workers, ARGV[1]) == 0 then
     call('HSET', K.workers, ARGV[1], ARGV[6] .. cmsgpack.pack(now))
-    -- When a release was first seen; the oldest gives way.
+    -- Stores when a release was first seen, and replaces the oldest one if there are too many.
     if ARGV[7] ~= '' and call('HEXISTS', K.deployed, ARGV[7]) == 0 then
       local seen = call('HGETALL', K.deployed)
       local oldest = nil
@@ -47,5 +47,5 @@ else
   call('ZADD', K.seen, ms(now), name)
 end
 recount_bits()
--- A queue from which something was claimed had a worker.
+-- If a job was ever claimed from a queue, the queue had a worker.
 return { name, now, (head[4] or call('EXISTS', K.lanes) == 1) and 1 or 0 }

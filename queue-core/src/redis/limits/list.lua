@@ -6,7 +6,7 @@
 -- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/clock, script/schema
 
--- What is asked here is asked of the jobs themselves.
+-- Unknown bits: every feature is read from its keys.
 local bits = nil
 --- include script/has, doors/groups
 

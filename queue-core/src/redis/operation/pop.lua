@@ -1,8 +1,7 @@
--- Taking jobs from the heads of the lines, with nothing left behind: no tombstone says where they
--- were.
+-- Removes jobs at the heads of the lists. It needs no tombstones.
 --- include doors/end, doors/ready, doors/aging, people/note_due_and_hint
 
--- When a job was enqueued, by its envelope; 0 if that is not known.
+-- The time at which a job was enqueued, from its envelope; 0 if unknown.
 local function enqueued_at(envelope)
   local time = 0
   if #envelope >= 9 and byte(envelope) == 1 then
@@ -14,8 +13,8 @@ local function enqueued_at(envelope)
   return time
 end
 
--- Sorts the ids at the head of a list: those that go, and those that are too new, or have failed
--- since. An id under a tombstone, or of a job that is elsewhere, has no other place here.
+-- Sorts the ids at the head of a list: jobs to remove, and jobs that were enqueued later or have
+-- failed since. An id with a tombstone, or whose job is elsewhere, is only removed from the list.
 local function sorted(ids, list, upto)
   local gone, stay = {}, {}
   local bodies, errors = call('HMGET', K.jobs, unpack(ids)), has('f') and call('HMGET', K.errors, unpack(ids)) or {}
@@ -38,7 +37,7 @@ local function sorted(ids, list, upto)
   return gone, stay
 end
 
--- Removes jobs that were enqueued until then. Answers: how many, and whether there may be more.
+-- Removes jobs that were enqueued until then. Returns how many, and whether there may be more.
 local function pop_jobs(upto)
   local removed, room = 0, has('l') and 64 or C.popped
   for _, list in ipairs({ 9, 0, 1, 2, 3 }) do

@@ -14,7 +14,7 @@
 local id, deed = ARGV[1], ARGV[2]
 local of = operation_of(id)
 
--- Another operation that is under way, if there is one. The oldest that have ended go.
+-- The other running operation, if there is one. Deletes the oldest operations that have ended.
 local function other_under_way()
   local ended = {}
   for _, other in ipairs(call('HKEYS', K.operations)) do
@@ -54,7 +54,8 @@ elseif deed == 'take' then
   if of.state ~= 'running' or not (is_mine or is_left) then
     return { 'OTHER', id, of.stored }
   end
-  -- Also for the present runner: a late request of an earlier step must not count as the next step.
+  -- The step number grows even if the runner is the same. Otherwise a late request of an earlier
+  -- step could count as the next step.
   of.runner, of.step, of.stepped = ARGV[3], plus(of.step, 1), ms(now)
   put_operation(id, of)
 elseif deed == 'stop' and of.state == 'running' then

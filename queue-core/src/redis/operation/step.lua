@@ -24,7 +24,7 @@ local of = operation_of(id)
 if not of then
   return { 'NONE' }
 elseif of.runner == runner and of.step == plus(step, 1) then
-  -- It was sent again.
+  -- The request was sent again.
   return { 'DONE', id, of.stored, verb == 'pop' and 1 or 0 }
 elseif of.state ~= 'running' or of.runner ~= runner or of.step ~= step then
   return { 'OTHER', id, of.stored }

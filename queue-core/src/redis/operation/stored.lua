@@ -1,7 +1,7 @@
--- Operations: what people do to all jobs that match, step by step. `operations` has of each, by its
--- id, three lines: words (kind, state, step, when it was started, stepped and has ended, how many
--- jobs there were, were examined, changed, skipped and failed, runner, position), what was said of
--- it, and why it has failed.
+-- Operations: changes of all jobs that match a filter, in steps. `operations` has three lines for
+-- each id. The first has words: kind, state, step, the times of its start, its last step and its
+-- end, the numbers of all, examined, changed, skipped and failed jobs, runner, position. The second
+-- is its description. The third is the reason why it has failed.
 
 local function operation_of(id)
   local stored = call('HGET', K.operations, id) or ''
@@ -23,7 +23,7 @@ local function put_operation(id, of)
   call('HSET', K.operations, id, of.stored)
 end
 
--- Adds to a number that is text.
+-- Adds to a number in text form.
 local function plus(text, by)
   return ms(whole(text) + by)
 end

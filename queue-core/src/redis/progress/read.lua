@@ -4,7 +4,7 @@
 --- include script/prelude
 
 local id = ARGV[1]
--- With no more than a dashboard's user may do.
+-- Uses only commands that the server user of a dashboard may call.
 if not call('HGET', K.jobs, id) then
   return false
 end

@@ -19,7 +19,7 @@ if behind then
   return redis.error_reply('BEHIND ' .. behind)
 end
 
--- A change of the progress, unless a later one is there.
+-- Stores the progress unless a later one is stored.
 local function store_progress(id, claim, seq, age, packed)
   local known_claim, known_seq = string.match(call('HGET', K.progress, id) or '', '^(%d+):(%d+):')
   if whole(known_claim) < whole(claim) or known_claim == claim and whole(known_seq) < whole(seq) then
@@ -27,7 +27,7 @@ local function store_progress(id, claim, seq, age, packed)
   end
 end
 
--- The numbers before the lines of a log, and where the lines begin.
+-- The numbers at the beginning of a log, and the position of its first line.
 local function read_log(id, claim)
   local log = call('HGET', K.logs, id) or ''
   local from, to, log_claim, expected, first, missed, lines = string.find(log, '^(%d+):(%d+):(%d+):(%d+):(%d+):')
@@ -37,7 +37,8 @@ local function read_log(id, claim)
   return log, to + 1, log_claim == claim and whole(expected) or 0, whole(first), whole(missed), whole(lines)
 end
 
--- Adds lines that are not there yet; the oldest go. `at` is where ARGV has the age of the first.
+-- Appends lines that are not stored yet, and removes the oldest ones if there are too many. `at` is
+-- the position in ARGV of the age of the first line.
 local function append_log(id, claim, attempt, number, n, at)
   local log, from, expected, first, missed, lines = read_log(id, claim)
   missed = missed + math.max(0, number - expected)

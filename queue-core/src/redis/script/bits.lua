@@ -1,6 +1,6 @@
--- The feature bits of a queue, a letter each: what is out of the ordinary in it. `meta` holds them,
--- and beside them the time at which the next job is due. A bit that is absent says that the keys
--- behind it do not exist. Absent or unreadable bits mean all of them.
+-- The feature bits of a queue: one letter for each rare feature that the queue uses. `meta` stores
+-- them, together with the time at which the next job is due. If a bit is absent, the keys of its
+-- feature do not exist. If the field is absent or unreadable, all bits are assumed.
 
 local head = call('HMGET', K.meta, 'schema', 'bits', 'due', 'claim', 'paused')
 if head[1] and head[1] ~= C.schema then
@@ -9,15 +9,15 @@ end
 local bits = head[2] and string.match(head[2], '^%l*$')
 local unknown = bits and string.match(bits, C.unknown)
 if unknown then
-  -- A newer library has stored what this one would not respect.
+  -- A newer library has stored data that this one would ignore.
   return redis.error_reply('FEATURE ' .. (call('HGET', K.meta, 'feature:' .. unknown) or unknown))
 end
--- Never later than the next job is due; FOREVER: none waits; nothing: it is not known.
+-- No job is due before this time. FOREVER: no job waits for its time. nil: unknown.
 local due = head[3] and string.match(head[3], '^%d+$') and whole(head[3])
 
 --- include script/has
 
--- A job is due at this time.
+-- Records that a job is due at this time.
 local function due_by(at)
   if due and at < due then
     due = at

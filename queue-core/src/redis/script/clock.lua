@@ -1,5 +1,5 @@
--- The broker's clock, in microseconds and in milliseconds: read once, and then the same for the
--- whole script.
+-- The broker's clock, in microseconds and in milliseconds. It is read once, so the whole script
+-- uses the same time.
 local time = call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)

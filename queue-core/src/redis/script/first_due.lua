@@ -1,5 +1,5 @@
--- When the first of the jobs is due that wait for their time, or for that of a limit, or a pause
--- ends, or FOREVER.
+-- The time of the next event: a job is due, a limit admits a job again, or a pause ends. FOREVER if
+-- there is none.
 local function first_due()
   local first = FOREVER
   for _, key in ipairs({ K.scheduled, K.retry, K.wake, has('e') and K.resumes or nil }) do

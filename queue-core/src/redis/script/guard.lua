@@ -1,4 +1,4 @@
--- A bit is set only while every live lane knows it: an older one would ignore what it tells of.
+-- A bit is set only while every live lane knows it: an older lane would ignore its feature.
 --- include script/has
 
 -- The first feature bit that a request needs and some lane does not know. Call this before anything

@@ -1,6 +1,6 @@
--- What the feature bits of a queue say, which are in `bits`.
+-- Reads and sets the feature bits of a queue, which `bits` holds.
 
--- Whether there may be something behind a bit.
+-- Whether the keys of a feature may exist.
 local function has(bit)
   return not bits or string.find(bits, bit, 1, true) ~= nil
 end

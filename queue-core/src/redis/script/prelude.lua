@@ -1,19 +1,20 @@
--- What every script begins with. K and a kind (`jobs`, `meta`) stand for the key of that kind, C
--- and a name for a number or a text that the library in Rust has as well.
+-- The beginning of every script. `K.` and a kind (`K.jobs`, `K.meta`) is replaced by the key of
+-- that kind. `C.` and a name is replaced by a constant of the library.
 
 local call = redis.call
 local unpack, byte = unpack, string.byte
 
--- Many elements are given to a command in pieces of this size: Lua cannot unpack more than about
--- 8000.
+-- Arguments are passed to a command in pieces of this size, because Lua cannot unpack more than
+-- about 8000 values.
 local PIECE = 1000
 
--- A small hash is a list to Redis, searched from its head for each of hundreds of jobs. A value
--- longer than `hash-max-listpack-value` makes it a table until it is empty: it goes first, and what
--- belongs there takes its place.
+-- Redis stores a small hash as a list and searches the list from its head for each job. A value
+-- longer than `hash-max-listpack-value` converts the hash to a table until the hash is empty. This
+-- value is written first for that purpose, and the real value then replaces it.
 local LONG = '-----------------------------------------------------------------'
 
--- Pairs of a field and a value, into a hash that is a table. Gives how many fields are new in it.
+-- Writes pairs of a field and a value into a hash that is stored as a table. Returns the number of
+-- new fields.
 local function put_all(key, pairs_)
   local new = 0
   for from = 1, #pairs_, PIECE do
@@ -22,10 +23,10 @@ local function put_all(key, pairs_)
   return new
 end
 
--- Another program may have written anything to these keys. A script never stops half-way because of
--- that, and does not refuse other jobs: an invalid number counts as zero, an invalid list as empty.
+-- Another program may have written any value to these keys. This never stops a script half-way and
+-- never rejects other jobs: an invalid number counts as zero, and an invalid list as empty.
 
--- A whole number from 0 to 2^52, which a double holds exactly: it is 140,000 years in milliseconds.
+-- The largest number is 2^52, which a double represents exactly: 140,000 years in milliseconds.
 local FOREVER = C.forever
 
 local function whole(value)
@@ -36,8 +37,8 @@ local function whole(value)
   return math.floor(math.min(number, FOREVER))
 end
 
--- The text of a whole number. Whatever gives a number to a command writes it as a fraction first,
--- and at three times the cost.
+-- Formats a whole number. Without this, Lua formats a number argument of a command as a fraction,
+-- at three times the cost.
 local function ms(value)
   return string.format(value < FOREVER and '%d' or '%.0f', value)
 end
@@ -71,7 +72,7 @@ local function count(name, by)
   end
 end
 
--- Whether an id can be one of ours.
+-- Whether an id is valid.
 local function is_id(id)
   if byte(id) == 61 then -- '='
     return #id <= 129 and string.find(id, '^=[%w._-]+$') ~= nil

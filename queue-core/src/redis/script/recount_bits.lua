@@ -1,9 +1,9 @@
--- Housekeeping of the feature bits: whoever looks at all keys that they tell of writes them anew.
--- Nothing else takes a bit away, but the end of a pause its own.
+-- Housekeeping of the feature bits: checks the keys of all features and stores the bits again. No
+-- other script clears a bit, except that the end of a pause clears the bit of pauses.
 --- include script/bits, script/first_due
 
--- Which bits are needed. Whether a job is large is not seen without reading all: that bit stays
--- while there are jobs.
+-- The bits that are needed. Whether a large job exists could be found only by reading all jobs, so
+-- that bit remains set while the queue has jobs.
 local function needed_bits()
   local needed = has('l') and call('EXISTS', K.jobs) == 1 and 'l' or ''
   local fields = call('HMGET', K.meta, 'paused', 'aging', 'followed')
@@ -31,7 +31,7 @@ local function needed_bits()
     add('p', K.priority, K.ready0, K.ready1, K.ready3, K.rising, K.risen)
     add('o', K.rising, K.risen)
   end
-  -- Dead jobs keep their crashes for people.
+  -- The crashes of dead jobs are kept for operators only.
   local crashed = call('HLEN', K.crashes)
   if crashed > 0 and crashed > whole(call('HGET', K.counters, '.dead_crashed') or '') then
     needed = needed .. 'c'
@@ -54,7 +54,7 @@ local function needed_bits()
   return needed
 end
 
--- The bits that a queue needs and does not have.
+-- The bits that a queue needs but does not have.
 local function missing_bits()
   local missing = ''
   for bit in string.gmatch(needed_bits(), '.') do
@@ -63,7 +63,7 @@ local function missing_bits()
   return missing
 end
 
--- A queue with which nobody has registered has nothing written about it.
+-- Nothing is written for a queue without a registration.
 local function recount_bits()
   if not head[1] then
     return

@@ -1,4 +1,4 @@
--- Data of a newer library is left alone.
+-- Rejects a queue whose data has another schema number.
 local schema = call('HGET', K.meta, 'schema')
 if schema and schema ~= C.schema then
   return redis.error_reply('SCHEMA ' .. (string.match(schema, '^%d+$') or 'unknown'))

@@ -1,12 +1,12 @@
--- What most scripts use besides.
+-- Functions that most scripts use.
 
--- So long from now. A part of a millisecond counts as a whole one, so that nothing starts early.
+-- The time after a delay. It is rounded up to a whole millisecond, so that no job starts early.
 local function after(delay)
   delay = tonumber(delay)
   return delay > 0 and math.ceil(micros / 1000) + delay or now
 end
 
--- One variadic command over a list, in pieces, after some fixed arguments; returns the last answer.
+-- Calls a variadic command with the elements of a list, in pieces. Returns the last answer.
 local function many(command, key, list)
   local answer = nil
   for from = 1, #list, PIECE do
@@ -19,7 +19,7 @@ local function put(key, field, value)
   call('HSET', key, field, LONG, field, value)
 end
 
--- The first part of a receipt, the lane: a claim number follows.
+-- The lane of a receipt, which is the part before the claim number.
 local function lane_of(receipt)
   return string.match(receipt, '^([%w._-]+):%d+$')
 end

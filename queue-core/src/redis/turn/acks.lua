@@ -1,16 +1,16 @@
--- Reads the acks of a turn: nothing is believed but the receipt, and nothing written before all of
--- them are looked at.
+-- Reads the acks of a turn. Only the receipt decides whether an ack is accepted. All acks are
+-- checked before the script writes anything.
 
 -- All done jobs; the jobs without a record; and the groups of jobs with a record.
 local acked, gone, keeps = {}, {}, {}
--- Positions of endings that are stale, and what the lane has answered for with them.
+-- The positions of stale endings, and the deliveries whose stale endings this lane has submitted.
 local stale, answered, position = {}, {}, 0
 local from = 9 + ARGV[8] + (ARGV[8] == '0' and 0 or 1)
 local others_from, others = from + 1, tonumber(ARGV[from])
 from, position = others_from + 5 * others, others
 --- include turn/used
--- Of the jobs that are not kept, watched jobs are kept for a while, with their results: the waiting
--- program reads them from there.
+-- A watched job is kept for a while with its result even if jobs of its task are not kept: the
+-- waiting program reads the result from its record.
 local function leave(own, places, results)
   local waits = has('w') and call('ZMSCORE', K.watched, unpack(own)) or {}
   local kept, at_places, sizes = {}, {}, {}

@@ -1,4 +1,4 @@
--- What a lane wants to know besides the jobs that it gets.
+-- The answer of a turn: the claimed jobs and the state of the queue that the lane needs.
 local function answer(claim, described, waits, stale_text)
   local at = due
   if paused then

@@ -1,11 +1,11 @@
--- Jobs of paused tasks that a round has claimed are parked in place of being handed out, as if a
--- worker that does not know them had given them back.
+-- Parks claimed jobs of paused tasks instead of returning them to the lane, as if a worker that
+-- does not know the task had ended them with park.
 if paused_tasks and #ids > 0 then
   local n, stay = #ids, 0
   for at, body in ipairs(call('HMGET', K.jobs, unpack(ids))) do
     local id, task = ids[at], body and #body > 1 and string.sub(body, 3, 2 + byte(body, 2))
     if task and paused_tasks[task] then
-      -- One that was in the list twice is parked once.
+      -- A job that was in the list twice is parked once.
       if aside[id] then
         doubled = doubled + 1
       else
@@ -24,7 +24,7 @@ if paused_tasks and #ids > 0 then
       stop_aging(parked)
     end
     settle(parked)
-    -- They were not handed out.
+    -- The lane does not get these jobs.
     left(parked, 'ready')
     for _, id in ipairs(parked) do
       if has('m') then

@@ -1,8 +1,9 @@
--- Moves what is due to `ready`, and claims.
+-- Moves jobs that are due to `ready`, and claims.
 --- include script/first_due, doors/back, doors/suspects, turn/waits
 
--- Of jobs that are due again those that come to the head of the line of their group, the last one
--- first: where failures are skipped. The others first.
+-- Splits jobs whose retry is due. In a group whose order skips failures, such a job returns to the
+-- head of the group line: these are the second list, in reverse order. The first list has the other
+-- jobs.
 local function split_line_heads(due_ids)
   local others, first = {}, {}
   for at, stored in ipairs(#due_ids > 0 and call('HMGET', K.grouped, unpack(due_ids)) or {}) do
@@ -36,11 +37,11 @@ if not due or due <= now and not paused then
   update_due()
 end
 
--- Whether all jobs of the one list that there is are claimed.
+-- Whether the claim took all jobs of the only list.
 local drained = false
 
--- A job that was held by a process that died, or whose process was lost: one at a time. Tombstones
--- make a further round necessary; a few, so that the script stays short.
+-- Claims one suspect: a job whose process crashed or lost the broker while it ran. Tombstones may
+-- require further rounds. Their number is small, so that the script stays short.
 local function claim_suspect()
   local before, all = #ids, wanted
   wanted = before + 1
@@ -54,8 +55,8 @@ local function claim_suspect()
   wanted = all
 end
 
--- Jobs at the head of a list. Tombstones make a further round necessary; a few, so that the script
--- stays short.
+-- Claims jobs at the head of a list. Tombstones may require further rounds. Their number is small,
+-- so that the script stays short.
 local function claim_ready(list)
   for _ = 1, 5 do
     if #ids >= wanted or full then
@@ -72,9 +73,9 @@ local function claim_ready(list)
   end
 end
 
--- A round that finds nothing although jobs may wait, and one that has parked jobs of paused tasks,
--- is followed by another one: what it has passed over is out of the way of that. The rounds of a
--- claim cost at most `claim_steps` in all.
+-- The claim starts another round if a round found no job although jobs may wait, or if it parked
+-- jobs of paused tasks. The jobs that a round skipped or parked do not hinder the next round. The
+-- rounds of a claim cost at most `claim_steps` in total.
 local waits, spent, may_suspect = 0, 0, ARGV[7] == '1'
 while true do
   local tombstones = has('t') and call('HLEN', K.tombstones) or 0

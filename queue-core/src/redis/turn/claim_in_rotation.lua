@@ -1,12 +1,13 @@
 -- Claims jobs of a queue with groups or limits.
 --- include doors/rotation
 
--- Plain jobs and groups in rotation. Returns whether the lists had fewer jobs than were counted.
+-- Claims plain jobs and jobs of groups in rotation. Returns whether the lists had fewer jobs than
+-- were counted.
 local function claim_in_rotation()
   local wanted_in_all, before = wanted, #ids
   local starts, cost, picks, examined, chosen = choose(wanted - #ids)
   for _, list in ipairs(ORDER) do
-    -- With limits a list gives no job in place of one of a higher priority.
+    -- With limits, a list does not replace a missing job of a higher priority.
     wanted = chosen and #ids + (chosen[list] or 0) or before + #starts
     claim_ready(list)
   end
@@ -28,13 +29,13 @@ local function claim_in_rotation()
   return taken < #starts
 end
 
--- Whether a job of a group could start, as far as its rule and its line are concerned.
+-- Whether the rule and the line of a group allow another job to start.
 local function may_serve(group)
   local holder = holder_of_line(group)
   return room_of(group) > 0 and (not holder or is_in_line(holder))
 end
 
--- The same in a queue with limits, until the claim has what it wants, or nothing is left that could
+-- The same in a queue with limits. It ends when the claim is complete, or when no other job can
 -- start.
 local function claim_with_limits()
   for _ = 1, 5 do

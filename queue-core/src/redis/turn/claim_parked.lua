@@ -1,6 +1,7 @@
 -- Claims jobs of the tasks that this lane resumes.
 
--- Parked jobs of groups join the lines of these: they wait until they are served. Gives the others.
+-- Moves parked jobs of groups to the lines of these groups, where they wait to be served. Returns
+-- the other jobs.
 local function wait_for_their_groups(task, found, may_suspect, room)
   local others, grouped = {}, {}
   local crashes = has('c') and #found > 0 and call('HMGET', K.crashes, unpack(found))
@@ -18,8 +19,8 @@ local function wait_for_their_groups(task, found, may_suspect, room)
   return others
 end
 
--- Claims some of the jobs of a task that were found parked. A suspect is one here too; those that
--- are passed over stay parked.
+-- Claims some of the parked jobs of a task that were found. A parked job may be a suspect too. A
+-- job that is skipped stays parked.
 local function take_some_parked(task, found, may_suspect, room)
   if has('g') then
     found = wait_for_their_groups(task, found, may_suspect, room)
@@ -40,9 +41,9 @@ local function take_some_parked(task, found, may_suspect, room)
   return may_suspect
 end
 
--- Jobs that are parked under a name: of a task that this worker knows, or of one and releases that
--- could not read them. Where the first ones may not be claimed, others are looked at; the next
--- claim goes on behind these.
+-- Claims jobs that are parked under a name. The name is a task, or a task with the releases that
+-- could not read the jobs. If the first jobs may not be claimed, the search continues behind them,
+-- and the next claim continues where this search ended.
 local function claim_parked(task, may_suspect)
   local room = wanted - #ids
   local asked = (has('c') or has('g')) and room + 100 or room

@@ -1,4 +1,4 @@
--- Finishes what was acked.
+-- Ends the acked jobs.
 if #acked > 0 then
   settle(acked)
   end_given(acked)
@@ -10,7 +10,7 @@ if #acked > 0 then
     end_kept(keep.ids, 'done', keep.ms, keep.sizes, keep.results, nil, keep.places)
   end
   if #keeps > 0 then
-    -- Two go for one that comes, so that a lowered limit is reached.
+    -- Deletes two records for each one that is added, until a lowered limit is met.
     trim_ended(2 * (#acked - #gone), tonumber(ARGV[5]), tonumber(ARGV[6]))
   end
   count('done', #acked)

@@ -17,15 +17,15 @@ for at = 0, others - 1 do
     end
     local ran = kind ~= 'return' and kind ~= 'park' and kind ~= 'unreadable'
     if has('m') and not ran and (kind ~= 'return' or a == '') then
-      -- It has not started.
+      -- The job has not started.
       limits().refund(id)
     end
     if has('c') and ran then
-      -- The process lived through this round.
+      -- The process has survived this run.
       call('HDEL', K.crashes, id)
     end
     if has('a') and ran then
-      -- So did its release, which has read the job.
+      -- The release has read the job.
       forget_unreadable({ id })
     end
     if kind == 'nack' then
@@ -44,12 +44,12 @@ for at = 0, others - 1 do
       end
       count('snoozed', 1)
     elseif kind == 'limited' then
-      -- Beside the snoozes, above their 32 bits.
+      -- Counted in the field of the snoozes, above its lower 32 bits.
       one_more('z', K.snoozes, id, 4294967296)
       count('snoozed', 1)
       local closed = after(a) > now and (limits().close(id, after(a), b) or b == '' and pause_rate_limited_group(id, after(a)))
       if superseded(id) then
-        -- It has ended.
+        -- The job has ended.
       elseif closed or after(a) <= now then
         woken = back({ id }, true) or woken
       else
@@ -105,7 +105,8 @@ wait(K.retry, retries)
 wait(K.scheduled, later)
 
 if #stale > 0 or next(was_stopped) then
-  -- The lane has answered for these: their notes have done their work, if there were any.
+  -- The lane has submitted endings for these jobs. It no longer needs the notes about them in
+  -- `gone`.
   local noted = call('HGET', K.gone, lane)
   local left = {}
   for _, note in ipairs(noted and unpacked_pairs(noted) or {}) do

@@ -1,5 +1,5 @@
--- R5: the same again, and nothing written. What was taken away since is void: it comes back without
--- a body.
+-- Repeats the last answer of the lane (R5) and writes nothing. A job that the lane has lost since
+-- then is returned with an empty envelope.
 local claim, stale_text, handed = string.match(entry, '^%d+:?(%d*):?([%d,]*):?(.*)$')
 for _, id in ipairs(handed ~= '' and unpacked(handed) or {}) do
   if type(id) == 'string' and is_id(id) then

@@ -1,4 +1,4 @@
--- What was paused until now goes on. And which tasks are paused.
+-- Ends pauses that have expired, and reads which tasks are paused.
 --- include doors/pauses
 
 local paused_tasks = nil

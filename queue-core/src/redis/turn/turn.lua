@@ -47,21 +47,21 @@ return (function()
 if seq == last then
   --- include turn/replay
 end
--- Where another program has made something else of this list, the script stops here, and no ending
--- is carried out without an answer.
+-- If another program has changed the type of this list, the script stops here. Otherwise it would
+-- stop later, after endings that it could not answer.
 call('LLEN', K.ready2)
 --- include turn/resume, turn/acks, turn/finish, turn/others, turn/claim
 
 local number = '0'
 if #ids > 0 then
   local last_number = whole(head[4])
-  -- A number near the end of all numbers would not grow any more.
+  -- A number near the largest one would no longer grow.
   number = ms(math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now))
 end
 followed = false
 local described = { stamp(lane, number) }
 if followed and waits % 2 == 0 then
-  -- A job came into the line because its key was free. Its group may be full all the same.
+  -- A job has become ready because its unique key is free. Its group may be full.
   served_all = false
   waits = waits + waiting_work(false) % 2
 end

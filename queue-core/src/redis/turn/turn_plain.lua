@@ -26,7 +26,7 @@ if not entry or tonumber(string.match(entry, '^%d+') or '') ~= seq - 1 then
   return false
 end
 
--- The acks, and for each group its receipt and where it ends.
+-- The acks, and for each group of acks its receipt and the position at which it ends.
 local ARGV, acked, groups, done, from = ARGV, {}, {}, 0, 5
 while from < #ARGV do
   local behind = from + 1 + ARGV[from + 1]
@@ -38,7 +38,7 @@ while from < #ARGV do
   from = behind + 1
 end
 
--- The jobs that are claimed, and whether there are more. Of large jobs, a bounded number of bytes.
+-- The claimed jobs, and whether more jobs wait. Large jobs are bounded by their bytes.
 local large, failed = has('l'), has('f')
 local wanted = large and math.min(ARGV[4], 64) or tonumber(ARGV[4])
 local ids = call('LRANGE', K.ready2, '0', ms(wanted))
@@ -55,8 +55,8 @@ for at = #ids, n + 1, -1 do
   ids[at] = nil
 end
 
--- All is read before anything is written. An id that runs or that has no envelope was put there by
--- another program.
+-- Everything is read before anything is written. An id that is active or has no envelope was pushed
+-- by another program.
 local asked = { unpack(acked) }
 for at = 1, n do
   asked[done + at] = ids[at]
@@ -87,7 +87,7 @@ if done > 0 then
     call('HDEL', K.attempts, unpack(acked))
     call('HDEL', K.errors, unpack(acked))
   end
-  -- Ids that applications gave stay known for a while.
+  -- Ids that applications have chosen are remembered for a while.
   local given = {}
   for _, id in ipairs(acked) do
     if byte(id) == 61 then -- '='
@@ -103,7 +103,7 @@ end
 local number, attempts = '0', failed and {} or nil
 if n > 0 then
   local last_number = whole(head[4])
-  -- A number near the end of all numbers would not grow any more.
+  -- A number near the largest one would no longer grow.
   number = ms(math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now))
   local receipt, pairs_ = lane .. ':' .. number, {}
   for at = 1, n do
@@ -113,7 +113,7 @@ if n > 0 then
   local doubled = n - call('HSET', K.active, ids[1], LONG, unpack(pairs_))
   call('HSET', K.meta, 'claim', number)
   if doubled > 0 then
-    -- An id that was there more than once is handed out once.
+    -- A duplicate id is returned once.
     local seen, left = {}, 0
     for at = 1, n do
       local id, body = ids[at], bodies[at]

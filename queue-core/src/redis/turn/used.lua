@@ -1,9 +1,9 @@
--- Corrects the rates of limits by what runs have really used of them. Where a turn has such
--- reports, they come before the acks:
+-- Corrects the rates of limits by the usage that handlers reported. In a turn with such reports,
+-- they precede the acks:
 --
---   'used', how many runs, and of each run:
---     claim, id, how many limits, and
---     of each limit the first six bytes of its keys, or '', and how many starts
+-- 'used', the number of runs, and for each run:
+--   claim, id, the number of limits, and
+--   for each limit the first six bytes of its keys, or '', and the number of starts
 --
 -- Each of these runs ends in this turn. Its receipt is read before its ending removes it.
 if ARGV[from] == 'used' then

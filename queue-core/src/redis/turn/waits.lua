@@ -1,12 +1,12 @@
 --- include doors/suspects
 
--- The lists of priorities that there may be.
+-- The lists of priorities that may exist.
 local ORDER = has('p') and { 0, 1, 2, 3 } or { 2 }
 -- Whether no further group has a job for this lane.
 local served_all = false
 
--- What waits for a claim: 1 more jobs, 2 suspects. `drained`: there is nothing in the list of
--- normal priority.
+-- The kinds of waiting work: 1 for more jobs, plus 2 for suspects. `drained`: the list of normal
+-- priority is empty.
 local function waiting_work(drained)
   if paused then
     return 0
@@ -25,8 +25,8 @@ local function waiting_work(drained)
   if has('c') then
     suspects = 2 * call('EXISTS', K.suspect)
     if has('g') and suspects == 0 and call('EXISTS', K.doubts) == 1 then
-      -- A search of this turn that found nothing is not repeated. One that stopped half-way proves
-      -- nothing: the next claim continues it.
+      -- A search of this turn that was complete and found no suspect is not repeated. A search that
+      -- was incomplete proves nothing: the next claim continues it.
       local found = may_be_doubted == nil and next_suspect(false)
       suspects = (found or may_be_doubted) and 2 or 0
     end
