@@ -1,13 +1,14 @@
--- The half of the auditor that finds damage. It only reads, and includes no door: a mistake of a
--- door is damage, too. What is stored it decodes itself.
+-- The part of the auditor that finds damage. It only reads, and it decodes the stored data itself.
+-- It includes no door, because a mistake of a door is damage too.
 -- ARGV[1]    check     what to examine: a name of `CHECKS`
 -- ARGV[2..]  subjects  names, ids, members or pairs
 --- include script/prelude, script/clock, script/bits, script/life, script/recount_bits
 
 local broken = {}
--- What is looked at.
+-- The subjects of the check.
 local subjects = { unpack(ARGV, 2) }
--- What the repairer does with each finding, and with remains of removed jobs, which are not damage.
+-- The actions of the repairer: for each finding, and for remains of removed jobs, which are not
+-- damage.
 local repair, tidy = nil, nil
 
 local function found(subject, ...)
@@ -18,12 +19,12 @@ local function found(subject, ...)
 end
 
 local CHECKS, READY = {}, { [0] = K.ready0, [1] = K.ready1, [2] = K.ready2, [3] = K.ready3, [9] = K.suspect }
--- The lists, where all of them were read.
+-- The ids of the lists, if the check has read all lists.
 local ready = {}
 
--- Its functions have a block of their own: a script may have 200 local names.
+-- The functions are in a block because Lua allows at most 200 local names in a script.
 do
-  -- The subjects, from a place on.
+  -- Iterates over the subjects from a position on.
   local function each_subject(from)
     local at = (from or 1) - 1
     return function()
@@ -40,12 +41,12 @@ do
     return not is_job(id) or call('HEXISTS', K.records, id) == 1
   end
 
-  -- Where the group ends that begins here: a name behind its length in two bytes.
+  -- The end of a group that begins here. A group is its name after the name's length in two bytes.
   local function end_of_group(text, from)
     return from + 1 + (byte(text, from) or 0) * 256 + (byte(text, from + 1) or 0)
   end
 
-  -- What a member of `line` says. A suspect has no digit.
+  -- Decodes a member of `line`. A suspect has no digit.
   local function place_in(member)
     local from = byte(member) == 255 and 2 or 1
     local upto = end_of_group(member, from)
@@ -61,7 +62,7 @@ do
     }
   end
 
-  -- What is noted of a job's group: its place in the line, if it has stood in one.
+  -- Decodes the stored group of a job, with its member of `line` if it has been in a line.
   local function note_of(id)
     local stored = call('HGET', K.grouped, id)
     if not stored then
@@ -106,7 +107,7 @@ do
     return first_between(K.line, '[' .. entry, '(' .. entry .. '\255')
   end
 
-  -- Whether a chain is open. One without limits always is.
+  -- Whether a chain is open. A place without limits always is.
   local function is_open(place)
     return #place.chain == 1 or not place.digit or byte(call('HGET', K.chains, place.group .. place.digit .. place.chain) or '') == 111 -- 'o'
   end
@@ -116,8 +117,8 @@ do
     return place.digit and #place.group > 2 and #place.chain > 1 and place.group .. place.digit .. place.number .. place.id
   end
 
-  -- The cap and the order of a group, and whether it is paused: its own, or else what is set of
-  -- all, or else what is declared.
+  -- The cap and the order of a group, and whether it is paused. The group's own rule overrides the
+  -- rule for all groups, which overrides the declared rule.
   local function rule_of(group)
     local rule = { cap = math.huge, order = '' }
     for at, stored in ipairs(group ~= '\0\0' and call('HMGET', K.rules, '+', '*', group) or {}) do
@@ -136,25 +137,25 @@ do
     return call('ZLEXCOUNT', K.holders, '[' .. group .. '\0', '(' .. group .. '\1')
   end
 
-  -- Who has the line of an ordered group, and its place: it may have none.
+  -- The job that blocks the line of an ordered group, and its place if it has one.
   local function front_of(group, rule)
     local id = rule.order == 'o' and call('HGET', K.front, group)
     local member = id and line_of(id)
     return id, member and place_in(member)
   end
 
-  -- The number of a place: those of bytes have another order in the server's language.
+  -- The number of a place. Lua's `<` on strings would use the locale of the server.
   local function order_of(place)
     return #place.number == 7 and struct.unpack('>I7', place.number) or 0
   end
 
-  -- The first place in the line of a group in order.
+  -- The first place in the line of an ordered group.
   local function first_of(group)
     for digit in string.gmatch('!0123', '.') do
       local prefix = group .. digit
       local free, from = first_between(K.line, '[' .. prefix .. '\0', '(' .. prefix .. '\1'), '[' .. prefix
       free = free and place_in(free)
-      -- Other hands may have left something there.
+      -- Another program may have left members without a job there.
       for _ = 1, 100 do
         local place = first_between(K.numbered, from, '(' .. prefix .. '\255')
         local member = place and line_of(string.sub(place, #prefix + 8))
@@ -173,7 +174,7 @@ do
     end
   end
 
-  -- Whether a group has a job that may start, suspects left out.
+  -- Whether a group has a job that may start, apart from suspects.
   local function may_start(group, rule)
     local id, place = front_of(group, rule)
     if id then
@@ -191,13 +192,14 @@ do
     return false
   end
 
-  -- Whether a group has a suspect that may start, limits apart.
+  -- Whether a group has a suspect that may start if its limits have room.
   local function has_startable_suspect(group, rule)
     local id, place = front_of(group, rule)
     return first_between(K.line, '[\255' .. group, '(\255' .. group .. '\255') and (not id or place and not place.digit)
   end
 
-  -- Whether a group is among those that are served and should not be, or the other way round.
+  -- Whether a group is listed in `next` or `doubts` but should not be, or should be listed but is
+  -- not.
   local function is_wrongly_listed(group)
     local rule = rule_of(group)
     local has_room = not rule.is_paused and holders_of(group) < rule.cap
@@ -211,7 +213,7 @@ do
     return id and is_job(id) and id, whole(due)
   end
 
-  -- Whether a key is held by a job that could hold it, or for a time that is not over.
+  -- Whether a key is held by a job that could hold it, or its hold time has not passed.
   local function is_key_held(key)
     local stored = call('HGET', K.unique, key)
     local upto, duration = string.match(stored or '', '^@(%d+):(%d+):')
@@ -227,20 +229,20 @@ do
     return stored and held_for(string.sub(stored, 1, 16)) == id
   end
 
-  -- Whether the job of an id runs, waits for something but a free slot of a worker, or has ended,
-  -- and is not dead.
+  -- Whether the job of an id is active, scheduled, in retry, parked, held or kept. A job that is
+  -- ready or dead is not.
   local function is_elsewhere(id)
     local task = call('HGET', K.notes, id)
     return call('HEXISTS', K.active, id) == 1 or call('HEXISTS', K.records, id) == 1 or call('ZSCORE', K.scheduled, id)
       or call('ZSCORE', K.retry, id) or (task and call('ZSCORE', K.parked, task .. '\0' .. id)) or is_held_for_key(id)
   end
 
-  -- A job that has died has a note; one that has none is not dead.
+  -- A dead job has a note.
   local function is_dead(id)
     return call('HEXISTS', K.notes, id) == 1 and call('ZSCORE', K.dead, id)
   end
 
-  -- Whether an id is where it can be looked up at once.
+  -- Whether an id is in a place that can be looked up without reading the lists.
   local function is_placed(id)
     return is_elsewhere(id) or line_of(id) or call('ZSCORE', K.dead, id)
   end
@@ -253,8 +255,8 @@ do
   -- The most ids that one call reads in the lists.
   local MOST = 5000
 
-  -- Between two checkpoints, at most so many ids were pushed to `ready` as this number has grown:
-  -- whatever is pushed was counted when it was pushed, or when it began to wait for its time.
+  -- Between two checkpoints, this sum grows by at least the number of ids that were pushed to
+  -- `ready`. Each pushed id was counted when it was pushed, or when it began to wait for its time.
   local function pushes()
     local sum = -call('ZCARD', K.scheduled) - call('ZCARD', K.retry) - call('HLEN', K.held)
     local counters = { 'enqueued', 'failed', 'snoozed', 'repeated', 'returned', 'reclaimed', 'requeued', 'repaired', '.replaced' }
@@ -288,9 +290,9 @@ do
     end
   end
 
-  -- The places of an id in the lists: of each list its indices, the nearest to the head first.
-  -- Subjects from a number to another: lists, and distances from their tails before they have
-  -- grown.
+  -- The places of an id in the lists: for each list its indices, the nearest to the head first. The
+  -- subjects `from` to `to` are pairs of a list and a distance from the tail that the list had
+  -- before it grew.
   local function places_of(id, from, to, grown)
     local places = {}
     for at = from, to, 2 do
@@ -313,9 +315,9 @@ do
     return call('HEXISTS', K.crashes, id) == 1 and 9 or level and READY[level] and level <= 3 and level or 2
   end
 
-  -- Takes those out of a set that are ready and may have been pushed since a checkpoint. What was
-  -- pushed at one end of a list has nothing beyond it but what was pushed later. False: that may be
-  -- too many to look through.
+  -- Removes the ids from a set that are ready and may have been pushed since a checkpoint. Only
+  -- later ids can be beyond an id that was pushed at an end of a list. False: there may be too many
+  -- ids to read.
   local function remove_pushed_ready(ids, marked_life, marked_pushes)
     local come, passed, ranges = pushed_since(marked_life, marked_pushes), 0, {}
     for _, list in pairs(READY) do
@@ -339,7 +341,7 @@ do
     return true
   end
 
-  -- More jobs than places, or more places than jobs.
+  -- The number of jobs minus the number of places.
   function CHECKS.balance()
     local places = -call('HLEN', K.tombstones) + call('HLEN', K.active) + call('HLEN', K.records) + call('HLEN', K.held) + call('ZCARD', K.line)
     for _, key in ipairs({ K.scheduled, K.retry, K.parked, K.dead }) do
@@ -362,7 +364,7 @@ do
     end
   end
 
-  -- Lanes without a lease. One that never ends is none either.
+  -- Lanes without a lease, or with a lease that never ends.
   function CHECKS.lanes()
     for lane in each_subject() do
       local deadline = call('ZSCORE', K.leases, lane)
@@ -395,8 +397,8 @@ do
     end
   end
 
-  -- Workers whose record is missing, or still the damaged one that was seen. Subjects: pairs of a
-  -- lane and that record, or ''.
+  -- Workers whose record is missing, or is still the damaged one that was read before. Subjects:
+  -- pairs of a lane and that record, or ''.
   function CHECKS.workers()
     for i = 1, #subjects, 2 do
       local worker = worker_of(subjects[i])
@@ -406,7 +408,7 @@ do
     end
   end
 
-  -- Active jobs whose lane is not there. Subjects: pairs of an id and its receipt.
+  -- Active jobs whose lane does not exist. Subjects: pairs of an id and its receipt.
   function CHECKS.active()
     for i = 1, #subjects, 2 do
       local id, receipt = subjects[i], subjects[i + 1]
@@ -434,8 +436,8 @@ do
     return checkpoint
   end
 
-  -- Jobs that are in no place, and in `ready` not since a checkpoint. Subjects: the checkpoint's
-  -- life and pushes, ids. False: nobody knows.
+  -- Jobs that are in no place, and were not pushed to `ready` since a checkpoint. Subjects: the
+  -- checkpoint's life and pushes, ids. False: unknown.
   function CHECKS.strays()
     local lost = {}
     for id in each_subject(3) do
@@ -471,7 +473,7 @@ do
     end
   end
 
-  -- Those of some ids, which were seen in `ready`, that are in another place.
+  -- Of some ids that were seen in `ready`, those that are in another place too.
   function CHECKS.elsewhere()
     local ids, elsewhere = subjects, {}
     for _, lookup in ipairs({
@@ -491,10 +493,10 @@ do
     end
   end
 
-  -- Ids of jobs that are in several places. Subjects: a checkpoint's life and pushes; how many
-  -- lists, and of each its digit, a number of ids, and so many that were its last; of each
-  -- suspicious id: it, how many places it was seen at, and of each the list and the distance from
-  -- its tail. False: it would take too long to find them again.
+  -- Ids of jobs that are in several places. Subjects: a checkpoint's life and pushes; the number of
+  -- lists, and for each list its digit, a number of ids, and the ids that were at its tail; for
+  -- each suspicious id: the id, the number of its places, and for each place the list and the
+  -- distance from the tail. False: a search for them would take too long.
   function CHECKS.doubled()
     local come = pushed_since(subjects[1], tonumber(subjects[2]))
     if (come + 1) * subjects[3] > MOST then
@@ -513,7 +515,7 @@ do
         for _, list in ipairs({ list_of(id), 9, 0, 1, 2, 3 }) do
           local indices = places[list] or {}
           places[list] = nil
-          -- A tombstone takes the first, whenever that is popped.
+          -- A tombstone removes the first occurrence when it is popped.
           for nth = call('HEXISTS', K.tombstones, id .. list) == 1 and 2 or 1, #indices do
             if stays then
               others[#others + 1] = { list, indices[nth] }
@@ -539,7 +541,7 @@ do
     end
   end
 
-  -- Keys that are held by no job that could hold them.
+  -- Keys whose stored holder could not hold them.
   function CHECKS.unique()
     for key in each_subject() do
       local stored = call('HGET', K.unique, key)
@@ -549,7 +551,7 @@ do
     end
   end
 
-  -- Jobs that are held for a key which nobody holds, and ids without a job. Subjects: keys.
+  -- Jobs that are held for a free key, and entries without a job. Subjects: keys.
   function CHECKS.held()
     for key in each_subject() do
       local id, due = held_for(key)
@@ -577,7 +579,7 @@ do
     end
   end
 
-  -- Jobs that a schedule counts as not ended, and that have ended or are not there.
+  -- Jobs that a schedule counts as running, but that have ended or do not exist.
   function CHECKS.ticked()
     for id in each_subject() do
       if call('HEXISTS', K.ticked, id) == 1 and (has_ended(id) or call('ZSCORE', K.dead, id)) then
@@ -586,7 +588,7 @@ do
     end
   end
 
-  -- Members of the index of tags whose job is not there, or that are out of order.
+  -- Members of the index of tags whose job does not exist, or whose score is wrong.
   function CHECKS.tags()
     for member in each_subject() do
       local score, is_there = call('ZSCORE', K.tags, member), is_job(string.sub(member, 9))
@@ -616,7 +618,7 @@ do
     end
   end
 
-  -- Slots of groups and of limits whose jobs do not run, or are of others.
+  -- Slots of groups and limits whose jobs are not active, or do not have this group or limit.
   function CHECKS.holders()
     for member in each_subject() do
       local is_key = byte(member) == 255
@@ -633,7 +635,7 @@ do
     end
   end
 
-  -- Jobs of groups that run and lack a slot.
+  -- Active jobs of groups without a slot.
   function CHECKS.grouped()
     for id in each_subject() do
       local note = note_of(id)
@@ -653,7 +655,7 @@ do
     end
   end
 
-  -- Lines of ordered groups that are held by a job which has ended.
+  -- Lines of ordered groups that a job blocks although it has ended.
   function CHECKS.front()
     for group in each_subject() do
       local id = call('HGET', K.front, group)
@@ -663,7 +665,7 @@ do
     end
   end
 
-  -- Groups that are eligible, and nothing that may start.
+  -- Eligible groups without a job that may start.
   function CHECKS.eligible()
     for group in each_subject() do
       if is_wrongly_listed(group) then
@@ -672,8 +674,9 @@ do
     end
   end
 
-  -- Groups that have a job that may start, and are not eligible. Subjects: behind which place of
-  -- `line` to begin, or ''; how many groups. Answers: where to go on, or '', and them.
+  -- Groups with a job that may start that are not eligible. Subjects: the member of `line` after
+  -- which the check begins, or ''; the number of groups. Returns the member to continue after, or
+  -- '', and the groups.
   function CHECKS.asleep()
     local from = subjects[1] == '' and '-' or '(' .. subjects[1]
     for _ = 1, subjects[2] do
@@ -691,7 +694,7 @@ do
     return { string.sub(from, 2), unpack(broken) }
   end
 
-  -- Chains that are neither open nor shut as is noted of them, or have no job.
+  -- Chains without a job, and chains that are neither open nor shut as their entries state.
   function CHECKS.chains()
     for entry in each_subject() do
       local place, behind = call('HGET', K.chains, entry), end_of_group(entry, 1) + 1
@@ -717,7 +720,7 @@ do
     end
   end
 
-  -- Places in the order of a group that no job has.
+  -- Places in the order of a group that do not belong to a job.
   function CHECKS.numbered()
     for place in each_subject() do
       local upto = end_of_group(place, 1)
@@ -728,8 +731,8 @@ do
     end
   end
 
-  -- Places in the line with limits whose chain is neither open nor shut, or that are not in the
-  -- order of their group.
+  -- Places in the line of jobs with limits whose chain is neither open nor shut, or that are
+  -- missing in the order of their group.
   function CHECKS.unchained()
     for member in each_subject() do
       local place = place_in(member)
@@ -741,7 +744,7 @@ do
     end
   end
 
-  -- Places in the lines of groups without a job.
+  -- Places in the lines of groups that have no job.
   function CHECKS.line()
     for member in each_subject() do
       local place = place_in(member)
@@ -751,7 +754,7 @@ do
     end
   end
 
-  -- Places in the lines of groups of jobs that are elsewhere, or in another place there.
+  -- Places in the lines of groups whose jobs are elsewhere, or have another place in the line.
   function CHECKS.line_doubled()
     for member in each_subject() do
       local place = place_in(member)
@@ -762,7 +765,7 @@ do
     end
   end
 
-  -- Ids without a job in a list. Subjects: the first and the last to look at.
+  -- Ids without a job in a list. Subjects: the first and the last index.
   for digit, list in pairs(READY) do
     CHECKS[digit == 9 and 'suspect' or 'ready' .. digit] = function()
       for _, id in ipairs(call('LRANGE', list, subjects[1], subjects[2])) do
@@ -773,7 +776,7 @@ do
     end
   end
 
-  -- The same in a sorted set. Subjects: members.
+  -- Members without a job in a sorted set. Subjects: members.
   for name, key in pairs({ scheduled = K.scheduled, retry = K.retry, dead = K.dead, parked = K.parked }) do
     CHECKS[name] = function()
       for member in each_subject() do

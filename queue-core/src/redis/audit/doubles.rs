@@ -1,12 +1,11 @@
-//! Looking for ids that are in `ready` and in another place as well, or in `ready` twice: such a
-//! job would run twice. In bounded steps, while others push and pop.
+//! Searches for ids that are in `ready` twice, or in `ready` and in another place: such a job would
+//! run twice. The search runs in bounded steps while other programs push and pop.
 //!
-//! The lists are read from the tail to the head (see `strays`), so that a place is known by its
-//! distance from the tail as it was when the reading began. What was pushed behind since has moved
-//! all places of a list by the same distance, which is known as soon as the ids that were the last
-//! then, the *anchor*, are found again. So a script finds all places of what is suspicious, in the
-//! moment of the repair. Where so much has been pushed that the anchor cannot be found in one call,
-//! a new one is cast.
+//! The lists are read from the tail to the head (see `strays`). A place is known by its distance
+//! from the tail at the beginning. Ids that are pushed later move all places of a list by the same
+//! distance. This distance is known as soon as the former last ids, the *anchor*, are found again.
+//! For this reason a script can find all places of suspicious ids at the moment of the repair. If
+//! too many ids were pushed to find the anchor in one call, the search sets a new anchor.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -27,28 +26,28 @@ use crate::{
     },
 };
 
-/// Ids of one read at most, and at least: no two audits have all their borders between the same
-/// ids.
+/// The most and the fewest ids of one read. The size varies, so that the borders between reads
+/// differ from audit to audit.
 const READ: usize = 2_000;
 const SHORT_READ: usize = 1_000;
 
-/// Ids of one call that asks where else they are.
+/// Ids of one call that checks whether they are elsewhere too.
 const STEP: usize = 500;
 
-/// Ids that are remembered at a time. Longer lists are read several times, for a part of the ids
-/// each time.
+/// Ids that are remembered at a time. Longer lists are read several times, each time for a part of
+/// the ids.
 const PART: usize = 1_000_000;
 
 /// Suspicious ids of one call.
 const TOGETHER: usize = 50;
 
-/// Suspicious ids of one audit; the others are left to the next.
+/// Suspicious ids of one audit. The next audit examines the others.
 const MOST: usize = 10_000;
 
 /// Ids of an anchor.
 const ANCHOR: usize = 8;
 
-/// How often an anchor is cast for some suspicious ids.
+/// How many anchors are set for the same suspicious ids.
 const TRIES: usize = 10;
 
 /// Where an id was seen.
@@ -69,7 +68,7 @@ impl Place {
 
 /// The last ids of each list at some moment.
 pub(in crate::redis) struct Anchor {
-    /// From before that moment.
+    /// Taken before that moment.
     pub(in crate::redis) checkpoint: Checkpoint,
     tails: [Vec<Vec<u8>>; READY.len()],
 }
@@ -84,7 +83,7 @@ impl Anchor {
 /// An id that may be in several places.
 pub(in crate::redis) type Suspicious = (Vec<u8>, Vec<Place>);
 
-/// Those that are in several places. They are repaired, if that is asked for.
+/// The ids that are in several places. They are repaired if requested.
 pub(in crate::redis) async fn find(pass: &Pass<'_>) -> Result<Vec<Vec<u8>>> {
     let mut doubled = Vec::new();
     let ids: usize = pass.checkpoint().await?.lengths.iter().sum();
@@ -105,14 +104,14 @@ pub(in crate::redis) async fn find(pass: &Pass<'_>) -> Result<Vec<Vec<u8>>> {
     Ok(doubled)
 }
 
-/// One look through all lists.
+/// One pass through all lists.
 struct Search<'a> {
     pass: &'a Pass<'a>,
     part: usize,
     parts: usize,
     hasher: RandomState,
     anchor: Anchor,
-    /// Digests of the ids of this part. Two ids of one digest are suspicious, and no more.
+    /// Digests of the ids of this part. Two ids with the same digest are only suspicious.
     seen: HashMap<u64, Place>,
     suspicious: HashMap<Vec<u8>, Vec<Place>>,
 }
@@ -127,7 +126,7 @@ impl Search<'_> {
             if from == 0 {
                 self.anchor.tails[usize::from(list)] = tail(&ids);
             }
-            // What was pushed meanwhile has moved what was read last into this read.
+            // Ids that were pushed meanwhile have moved ids of the last read into this read.
             let new: Vec<&Vec<u8>> = ids.iter().rev().skip(overlap(&ids, &last)).collect();
             let place = |at: usize| Place { list, distance: u32::try_from(counted + at).unwrap_or(u32::MAX) };
             let places: Vec<(&Vec<u8>, Place)> = new.into_iter().enumerate().map(|(at, id)| (id, place(at))).collect();
@@ -180,7 +179,7 @@ fn suspect<const N: usize>(suspicious: &mut HashMap<Vec<u8>, Vec<Place>>, id: &[
     }
 }
 
-/// How many ids at the end of a read are the first of the read before.
+/// How many ids at the end of a read are also at the beginning of the previous one.
 fn overlap(ids: &[Vec<u8>], last: &[Vec<u8>]) -> usize {
     let Some(border) = last.first() else {
         return 0;
@@ -189,12 +188,12 @@ fn overlap(ids: &[Vec<u8>], last: &[Vec<u8>]) -> usize {
     starts.map(|at| ids.len() - at).find(|again| *again <= last.len() && ids[ids.len() - again..] == last[..*again]).unwrap_or(0)
 }
 
-/// The last few of what was read at the tail of a list.
+/// The last few ids of a read at the tail of a list.
 fn tail(ids: &[Vec<u8>]) -> Vec<Vec<u8>> {
     ids[ids.len().saturating_sub(ANCHOR)..].to_vec()
 }
 
-/// Those that the script finds in several places.
+/// The ids that the script finds in several places.
 async fn verified(pass: &Pass<'_>, mut anchor: Anchor, mut suspicious: Vec<Suspicious>) -> Result<Vec<Vec<u8>>> {
     let (mut doubled, mut tries) = (Vec::new(), TRIES);
     while !suspicious.is_empty() {
@@ -213,12 +212,12 @@ async fn verified(pass: &Pass<'_>, mut anchor: Anchor, mut suspicious: Vec<Suspi
             break;
         }
     }
-    // What is left is for the next audit.
+    // The next audit examines the remaining ids.
     Ok(doubled)
 }
 
-/// A new anchor, and the distances from it. `None`: the lists are another copy of the queue than
-/// they were.
+/// Sets a new anchor, and converts the distances to it. `None`: the server has another copy of the
+/// queue than before.
 async fn new_anchor(pass: &Pass<'_>, last: &Anchor, suspicious: &mut [Suspicious]) -> Result<Option<Anchor>> {
     let checkpoint = pass.checkpoint().await?;
     if checkpoint.life != last.checkpoint.life || checkpoint.life.is_empty() || checkpoint.pushes < last.checkpoint.pushes {
@@ -230,7 +229,7 @@ async fn new_anchor(pass: &Pass<'_>, last: &Anchor, suspicious: &mut [Suspicious
     for (number, tail_then) in (0..).zip(&last.tails) {
         let list = usize::from(number);
         let mut ids: Vec<Vec<u8>> = Vec::new();
-        // The anchor may lie over the border between two reads, and more may come between them.
+        // The anchor may cross the border between two reads, and ids may be pushed between them.
         while !tail_then.is_empty() && moved[list].is_none() && ids.len() <= come + ANCHOR {
             let read = range(pass, number, ids.len(), READ).await?;
             let is_last = read.len() < READ;
@@ -255,7 +254,7 @@ async fn new_anchor(pass: &Pass<'_>, last: &Anchor, suspicious: &mut [Suspicious
     Ok(Some(anchor))
 }
 
-/// So many ids from a distance from the tail on, the nearest to the head first.
+/// `size` ids of a list from a distance from the tail on, the nearest to the head first.
 async fn range(pass: &Pass<'_>, list: u8, from: usize, size: usize) -> Result<Vec<Vec<u8>>> {
     let kind: Kind = READY[usize::from(list)];
     let mut command = pass.broker.keys.on("LRANGE", pass.queue, kind);

@@ -1,11 +1,11 @@
--- Finds damage that other programs or mistakes of ours have caused, and changes nothing.
+-- Finds damage that other programs or bugs of this library have caused. It changes nothing.
 -- ARGV[1]    check     what to examine: a name of `CHECKS` in `audit/checks.lua`, or `all`
 -- ARGV[2..]  subjects  names, ids, members or pairs, as the check takes them
 -- Returns: the damaged subjects, or the answer that the check describes
 -- Errors: FEATURE, SCHEMA
 --- include audit/checks
 
--- The most entries of a queue that is looked through in one call.
+-- The most entries of a queue that one call examines completely.
 local FEW = 500
 
 local HASHES = {
@@ -18,9 +18,9 @@ local SETS = {
   { K.next, 'eligible' }, { K.doubts, 'eligible' }, { K.scheduled, 'scheduled' }, { K.retry, 'retry' }, { K.dead, 'dead' }, { K.parked, 'parked', 'names' },
 }
 
--- Everything at once, in a queue with few entries. Answers how much is broken, and how much the
--- repairer would tidy; the lanes, the records of workers, the index of tags, and the envelopes of
--- jobs with tags, which are for the caller to judge. False: there are more entries.
+-- All checks at once, for a queue with few entries. Returns the number of findings and of remains.
+-- It also returns data that the caller examines: the lanes, the records of workers, the index of
+-- tags, and the envelopes of jobs with tags. False: the queue has more entries.
 function CHECKS.all()
   local entries, leftovers = 0, 0
   for _, source in ipairs(HASHES) do

@@ -1,4 +1,4 @@
-//! Slots without their jobs and jobs without their slots, lines that no job holds, and groups
+//! Slots without their jobs, jobs without their slots, lines that a missing job blocks, and groups
 //! whose index is wrong.
 
 use super::{Pass, STEP, damage};
@@ -27,7 +27,7 @@ const CHECKS: [(&str, Kind, &str, DamageKind); 9] = [
 
 pub(super) async fn find(pass: &Pass<'_>, thorough: bool, damages: &mut Vec<Damage>) -> Result<()> {
     for (verb, kind, what, found) in CHECKS {
-        // Jobs and groups may be many; those that run are few.
+        // Jobs and groups may be many. Running jobs are few.
         if matches!(kind, Kind::Grouped | Kind::Next | Kind::Doubts | Kind::Numbered | Kind::Line) && !thorough {
             continue;
         }
@@ -48,7 +48,7 @@ pub(super) async fn find(pass: &Pass<'_>, thorough: bool, damages: &mut Vec<Dama
     if thorough { unlisted_groups(pass, damages).await } else { Ok(()) }
 }
 
-/// Members of the line that are the second of their job, or of a job that is elsewhere.
+/// Members of the line that are the second of their job, or whose job is elsewhere.
 pub(super) async fn doubled(pass: &Pass<'_>, damages: &mut Vec<Damage>) -> Result<()> {
     let mut cursor = "0".to_owned();
     loop {
@@ -67,7 +67,7 @@ pub(super) async fn doubled(pass: &Pass<'_>, damages: &mut Vec<Damage>) -> Resul
     }
 }
 
-/// Groups that have a job that may start, and are not among those that are served.
+/// Groups that have a job that may start but are not listed as eligible.
 async fn unlisted_groups(pass: &Pass<'_>, damages: &mut Vec<Damage>) -> Result<()> {
     let mut from = Vec::new();
     loop {

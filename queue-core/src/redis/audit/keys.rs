@@ -1,5 +1,5 @@
-//! Free keys that a job could hold, jobs that do not hold theirs, jobs that are held for no job,
-//! and runs of schedules without a job.
+//! Unique keys that no job holds although one could, jobs that lack their key, jobs that are held
+//! for a free key, and runs of schedules without a job.
 
 use super::{Pass, STEP};
 use crate::{
@@ -9,8 +9,8 @@ use crate::{
     redis::keys::Kind,
 };
 
-/// What is looked at, by what, and what is found. Keys that leak come first: those that are held
-/// get them.
+/// The keys to check, the checks and the damage that each finds. Leaked unique keys come first:
+/// held jobs then get them.
 const CHECKS: [(Kind, &str, DamageKind); 4] = [
     (Kind::Unique, "unique", DamageKind::KeyLeaked),
     (Kind::Held, "held", DamageKind::HeldForNobody),

@@ -1,10 +1,10 @@
-//! Looking through a queue for damage by other hands, in bounded steps.
+//! Searches a queue for damage that other programs have caused, in bounded steps.
 //!
-//! Every question is answered by a script, which looks again at what was read before, so that what
-//! merely moved meanwhile is not taken for broken. `FIND` only reads. It includes none of the
-//! doors, so that it finds their mistakes, too. `REPAIR` looks in the same way, and repairs each
-//! finding at once, by doors. Most queues are sound: of one with few entries a single call sees it,
-//! and of others some small calls, by a balance of jobs and places.
+//! Scripts perform all checks. They read the data again, so that data that merely moved meanwhile
+//! is not reported as damage. `FIND` only reads. It includes no door, so it also finds the mistakes
+//! of doors. `REPAIR` performs the same checks and repairs each finding at once, through the doors.
+//! Most queues are undamaged. In a queue with few entries, a single call shows this. In other
+//! queues, some small calls compare the numbers of jobs and places.
 
 mod doubles;
 mod groups;
@@ -37,7 +37,7 @@ use crate::{
 /// Items of one call.
 const STEP: usize = 500;
 
-/// Jobs without a place that are looked for in `ready` together.
+/// Jobs without a place that are searched for in `ready` together.
 const SLICE: usize = 50_000;
 
 /// A round of housekeeping.
@@ -121,7 +121,7 @@ pub(in crate::redis) struct Pass<'a> {
 
 /// The number of pushes to `ready` so far; see `pushes` in `checks.lua`.
 pub(in crate::redis) struct Checkpoint {
-    /// The life of the server in which this holds.
+    /// The life of the server to which this applies.
     pub(in crate::redis) life: Vec<u8>,
     pub(in crate::redis) pushes: i64,
     /// The lengths of the lists at the same moment.
@@ -129,15 +129,14 @@ pub(in crate::redis) struct Checkpoint {
 }
 
 impl Pass<'_> {
-    /// Looks at something, and writes nothing.
+    /// Performs a check, and writes nothing.
     async fn check(&self, what: &str, subjects: &[Vec<u8>]) -> Result<Value> {
         let mut call = FIND.call(&self.broker.keys, self.queue);
         call.arg(what).arg(subjects);
         self.broker.script(self.queue, &FIND, call).await
     }
 
-    /// Which of the subjects are broken, if it can be seen. They are repaired, if that is asked
-    /// for.
+    /// The damaged subjects, or `None` if the check cannot decide. They are repaired if requested.
     async fn broken(&self, what: &str, subjects: &[Vec<u8>]) -> Result<Option<Vec<Vec<u8>>>> {
         let script = if self.how.repair { &REPAIR } else { &FIND };
         let mut call = script.call(&self.broker.keys, self.queue);
@@ -163,15 +162,15 @@ impl Pass<'_> {
         Ok(Checkpoint { life, pushes, lengths })
     }
 
-    /// Those of the ids that are lost, if what was pushed to `ready` since the checkpoint can be
-    /// looked through at once. None of them was in `ready` when it was marked.
+    /// The lost ids of these, if the ids that were pushed to `ready` since the checkpoint can be
+    /// read in one call. None of the given ids was in `ready` at the checkpoint.
     pub(in crate::redis) async fn lost(&self, checkpoint: &Checkpoint, ids: &[Vec<u8>]) -> Result<Option<Vec<Vec<u8>>>> {
         let checkpoint = [checkpoint.life.clone(), checkpoint.pushes.to_string().into_bytes()];
         self.broken("strays", &[&checkpoint, ids].concat()).await
     }
 
-    /// Those of the ids that are in several places, if these can be found again: not too much was
-    /// pushed since the anchor was cast.
+    /// The ids that are in several places, if these places can be found again. This requires that
+    /// not too many ids were pushed since the anchor was set.
     pub(in crate::redis) async fn doubled(&self, anchor: &Anchor, suspicious: &[Suspicious]) -> Result<Option<Vec<Vec<u8>>>> {
         let mut subjects = vec![anchor.checkpoint.life.clone()];
         let number = |number: &dyn Display| number.to_string().into_bytes();
@@ -190,7 +189,7 @@ impl Pass<'_> {
         self.broken("doubled", &subjects).await
     }
 
-    /// Whether nothing is broken, as one call sees it of a queue with few entries.
+    /// Whether one call finds a queue with few entries undamaged.
     async fn is_sound(&self) -> Result<bool> {
         let answer = self.check("all", &[]).await?;
         if answer == Value::Nil {
@@ -209,7 +208,8 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// One step of a scan over a hash or a sorted set: names with their values, and where to go on.
+    /// One step of a scan over a hash or a sorted set: names with their values, and the next
+    /// cursor.
     async fn scan(&self, verb: &str, kind: Kind, cursor: &str) -> Result<(Vec<(Vec<u8>, Vec<u8>)>, String)> {
         let mut command = self.broker.keys.on(verb, self.queue, kind);
         let mut answer = array(self.broker.read(self.queue, command.arg(cursor).arg("COUNT").arg(STEP)).await?)?.into_iter();
@@ -238,7 +238,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Ids that wait somewhere without a job.
+    /// Ids without a job in the lists and sets of waiting jobs.
     async fn ids_without_job(&self, damages: &mut Vec<Damage>) -> Result<()> {
         for (list, length) in READY.into_iter().zip(self.checkpoint().await?.lengths) {
             for first in (0..length).step_by(STEP) {
@@ -266,13 +266,13 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Jobs that wait nowhere. Those that are in no place that can be looked up are looked for in
+    /// Jobs that are in no place. Jobs that cannot be looked up directly are searched for in
     /// `ready`.
     async fn strays(&self, damages: &mut Vec<Damage>) -> Result<()> {
         let mut cursor = "0".to_owned();
         let mut unplaced = HashSet::new();
         loop {
-            // Names alone would do; `NOVALUES` is younger than the servers that we support.
+            // The names would suffice, but the supported servers do not all have `NOVALUES`.
             let (jobs, further) = self.scan("HSCAN", Kind::Jobs, &cursor).await?;
             let ids: Vec<Vec<u8>> = jobs.into_iter().map(|(id, _)| id).collect();
             for ids in ids.chunks(STEP) {

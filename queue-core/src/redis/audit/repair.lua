@@ -12,12 +12,12 @@ local function review_after(group)
   review(group)
 end
 
--- Removes what has no job from a sorted set.
+-- Removes a member without a job from a sorted set.
 local function remove_member(_, key, member)
   call('ZREM', key, member)
 end
 
--- What has no job in a list gets a tombstone: to take it out would move others.
+-- Adds a tombstone for an id without a job in a list: to remove the id would move others.
 local function add_tombstone_to(id, list)
   put_rare('t', K.tombstones, id .. list, '')
 end
@@ -34,7 +34,7 @@ local REPAIRS = {
   lanes = function(lane)
     call('ZADD', K.leases, ms(now), lane)
   end,
-  -- The end that a renewal would give it now.
+  -- The deadline that a renewal would set now.
   durations = function(lane, duration)
     call('ZADD', K.leases, ms(now + duration), lane)
   end,
@@ -63,8 +63,8 @@ local REPAIRS = {
       has_work = back({ id }, false) or has_work
     end
   end,
-  -- What remains in a list of an id that is elsewhere as well: to take it out would move others. A
-  -- tombstone for it lies there already.
+  -- Replaces each further occurrence of an id in the lists by a new name with a tombstone: to
+  -- remove the id would move others.
   doubled = function(id, others, lists)
     for _, other in ipairs(others) do
       local list, index = unpack(other)

@@ -1,14 +1,14 @@
-//! Searches for jobs in `ready` in bounded steps, however long the list is, while others push and
-//! pop.
+//! Searches for jobs in `ready` in bounded steps while other programs push and pop. The length of
+//! the lists does not matter.
 //!
-//! A lost job is pushed again; a job that was not lost would then run twice. So the search must
+//! A lost job is pushed again. A job that was not lost would then run twice. So the search must
 //! prove that an id is in no list. Ids leave a list at its head and enter at either end; nothing in
-//! between moves. Counted from the tail, an id never comes nearer, so a scan from the tail to the
-//! head meets every id that was in the list when the scan began, except for those that were claimed
-//! before the scan reached them. Claimed ids may return. If `n` ids were pushed since some moment,
-//! all of them are among the `n` first or the `n` last ids. So both ends are read again. Each time
-//! this takes less time, because fewer ids were pushed, until the script can read the rest itself,
-//! in the same transition as the repair.
+//! between moves. Counted from the tail, an id never comes nearer. A scan from the tail to the head
+//! therefore meets every id that was in the list at its beginning, except for those that were
+//! claimed before the scan reached them. Claimed ids may return. If `n` ids were pushed since some
+//! moment, all of them are among the first `n` or the last `n` ids. So both ends are read again.
+//! Each time this takes less time, because fewer ids were pushed. Finally the script can read the
+//! rest itself, in the same transition as the repair.
 
 use std::collections::HashSet;
 
@@ -24,25 +24,25 @@ use crate::{
 /// Ids of one read.
 const READ: usize = 2_000;
 
-/// Jobs of one call of the script, which looks for each of them in all other places, and pushes it.
+/// Jobs of one call of the script. The script looks for each of them in all other places, and
+/// pushes it.
 const LOST: usize = 100;
 
-/// Reads beyond those that the lists need if nothing is pushed.
+/// Reads in addition to those that the lists need if no id is pushed.
 const SPARE_READS: usize = 200;
 
 /// A search for jobs.
 pub(in crate::redis) struct Search<'a> {
     pass: &'a Pass<'a>,
-    /// Those that were seen nowhere.
+    /// The ids that were not seen yet.
     missed: HashSet<Vec<u8>>,
-    /// How often `ready` may still be read: when others push faster than we read, the rest is left
-    /// to the next audit.
+    /// How many reads are left. If other programs push faster than the search reads, the next audit
+    /// examines the rest.
     reads: usize,
 }
 
 impl<'a> Search<'a> {
-    /// Those of the ids that are lost: jobs that wait nowhere. They are repaired, if that is asked
-    /// for.
+    /// The lost ids of these: jobs that are in no place. They are repaired if requested.
     pub(in crate::redis) async fn of(pass: &'a Pass<'a>, ids: HashSet<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
         let mut checkpoint = pass.checkpoint().await?;
         let mut search = Search { pass, missed: ids, reads: SPARE_READS + 4 * checkpoint.lengths.iter().sum::<usize>() / READ };
@@ -60,7 +60,7 @@ impl<'a> Search<'a> {
                     for id in &ids {
                         search.missed.remove(id);
                     }
-                    // What was repaired has to be read again.
+                    // The repaired ids were pushed, and have to be read again.
                     search.reads += SPARE_READS;
                 }
                 None => checkpoint = search.catch_up(&checkpoint).await?,
@@ -69,11 +69,11 @@ impl<'a> Search<'a> {
         Ok(lost)
     }
 
-    /// Reads what was pushed between a checkpoint and a new one.
+    /// Reads the ids that were pushed between a checkpoint and a new one.
     async fn catch_up(&mut self, last: &Checkpoint) -> Result<Checkpoint> {
         let checkpoint = self.pass.checkpoint().await?;
         if checkpoint.life != last.life || checkpoint.life.is_empty() || checkpoint.pushes < last.pushes {
-            // What was read is of another copy of the queue.
+            // The ids that were read belong to another copy of the queue.
             self.reads = 0;
         }
         let mut come = pushed_since(last, &checkpoint);
@@ -82,7 +82,7 @@ impl<'a> Search<'a> {
                 self.read(list, length.saturating_sub(come), usize::MAX).await?;
             }
         }
-        // Those at the tail recede from it, as more is pushed.
+        // Ids at the tail move away from it while more ids are pushed.
         let mut read = 0;
         while read < come && self.reads > 0 {
             for (list, length) in READY.into_iter().zip(checkpoint.lengths) {

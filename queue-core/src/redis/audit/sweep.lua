@@ -29,8 +29,8 @@ if sweeper and ARGV[9] ~= '0' and sweeper ~= ARGV[9] and whole(upto) > now and w
 end
 local items = tonumber(ARGV[1])
 
--- Without a number of items: whether too many expired entries wait. Producers, remembered ids and
--- dead jobs are kept for as long as the last worker has said that swept.
+-- With 0 items: whether too many expired entries wait. The ages for producers, remembered ids and
+-- dead jobs are those of the last worker that swept.
 if items == 0 then
   local function waiting(key, upto)
     return call('ZRANGEBYSCORE', key, '-inf', upto, 'LIMIT', C.cleanup_behind, 1)[1] and C.cleanup_behind + 1 or 0
@@ -38,11 +38,11 @@ if items == 0 then
   local producers, remembered, dead = string.match(noted[2] or '', '^(%d+):(%d+):(%d+)$')
   local silent = waiting(K.seen, ms(now - whole(producers or ARGV[2])))
   local forgotten, died = waiting(K.remembered, ms(now - whole(remembered or ARGV[3]))), waiting(K.dead, ms(now - whole(dead or ARGV[5])))
-  -- Of kept jobs those in both places.
+  -- Kept jobs are in two places.
   local others = math.min(call('ZCOUNT', K.lapsing, '-inf', ms(now)), C.cleanup_behind + 1)
   local ended = (others > C.cleanup_behind or lapse_at(ms(C.cleanup_behind - others)) <= now) and C.cleanup_behind + 1 or 0
   local rates, over, looked = call('HLEN', K.tat), 0, 0
-  -- Those that the scan comes to next are no fewer than the others.
+  -- The part that is expired is estimated from the next page of the scan.
   local page = rates > C.cleanup_behind and call('HSCAN', K.tat, string.match(call('HGET', K.meta, 'rates') or '', '^%d+$') or '0', 'COUNT', 100)[2] or {}
   for at = 2, #page, 2 do
     local tat, closed = string.match(page[at], '^(%d+):%d*:%d*:(%d*)$')
@@ -54,14 +54,14 @@ if items == 0 then
 end
 local more = false
 
--- Notes that a step has removed so many entries of a kind.
+-- Notes that a step has removed this number of entries of a kind.
 local function step(removed)
   more = more or removed >= items
   return removed
 end
 
--- Jobs that no release has read within their time are buried. One that waits or runs otherwise is
--- looked at again in a minute.
+-- Buries jobs that no release could read in time. A job that is in another state is checked again
+-- after a minute.
 local buried, over = {}, call('ZRANGEBYSCORE', K.unreadable, '-inf', ms(now), 'LIMIT', 0, items)
 for _, id in ipairs(over) do
   local name = call('HGET', K.notes, id)
@@ -77,9 +77,9 @@ for _, id in ipairs(over) do
 end
 step(#over)
 
--- A producer that has sent nothing since the last look at it is forgotten; that of a relay, with a
--- digest, since the thirtieth look before. An entry is marked by a look and written anew by each
--- enqueue.
+-- Removes a producer that has not enqueued since the last check. The producer of a relay has a
+-- digest, and is removed after 30 checks. Each check appends a mark to the entry, and each enqueue
+-- overwrites the entry.
 local old = call('ZRANGEBYSCORE', K.seen, '-inf', ms(now - ARGV[2]), 'LIMIT', 0, math.min(10 * items, PIECE))
 more = more or #old >= math.min(10 * items, PIECE)
 local entries = #old > 0 and call('HMGET', K.producers, unpack(old)) or {}
@@ -109,9 +109,9 @@ step(#old)
 many('ZREM', K.remembered, old)
 many('HDEL', K.given, old)
 
--- A dead job has its reason. What has none may be here by somebody else's hand, and live elsewhere.
--- Where `ready` is too long to be looked through it is taken to live: if it does not, the auditor
--- finds it.
+-- A dead job has a reason. Another program may have added an id without a reason, whose job is
+-- alive elsewhere. If the lists are too long to be read, such a job is assumed to be alive. If it
+-- is not, the auditor finds it.
 local passed = 0
 local function lives(id)
   if call('HEXISTS', K.notes, id) == 1 then
@@ -154,12 +154,11 @@ while dead < items do
 end
 count('dead_evicted', step(dead))
 
--- A job with tags takes twice as long.
+-- A job with tags takes twice as long to remove.
 local most = has('i') and math.ceil(items / 2) or items
 local ended = trim_ended(most, tonumber(ARGV[7]), tonumber(ARGV[8]))
 more = more or ended >= most
--- Keys that were held for a time which is over; a time that no clock could have set is brought
--- back.
+-- Removes keys whose hold time has passed, and corrects hold times that are too far ahead.
 local keys = has('u') and step(prune_keys(items)) or 0
 
 -- Removes the rates of keys whose theoretical arrival time has passed. The scan continues with the
@@ -176,7 +175,7 @@ if has('m') and call('EXISTS', K.tat) == 1 then
         over[#over + 1] = page[2][at]
       end
     end
-    -- A scan may meet a key twice.
+    -- A scan may return a key twice.
     cursor, rates = page[1], rates + (many('HDEL', K.tat, over) or 0)
     if rates >= items or cursor == '0' then
       break
@@ -186,7 +185,8 @@ if has('m') and call('EXISTS', K.tat) == 1 then
   more = more or cursor ~= '0'
 end
 
--- Groups that are not ahead of the virtual time; where nothing waits, none is ahead of any other.
+-- Removes groups whose start is not ahead of the virtual time. If no job waits, the starts of all
+-- groups are removed.
 local groups = 0
 if has('g') then
   local ready = call('ZCARD', K.line) - call('HLEN', K.tombstones)
@@ -205,7 +205,7 @@ if has('g') then
   end
 end
 
--- Who waited has gone.
+-- Removes callers whose wait has ended.
 local waiters = 0
 if has('w') then
   local gone = call('ZRANGEBYSCORE', K.watched, '-inf', ms(now), 'LIMIT', 0, items)
@@ -232,6 +232,7 @@ if ARGV[9] ~= '0' and noted[2] ~= ages and head[1] then
   call('HSET', K.meta, 'ages', ages)
 end
 
--- What is gone, and what other hands have brought.
+-- Clears the bits of features that are no longer used, and sets those of data that other programs
+-- have written.
 recount_bits()
 return { #silent, #old, dead, ended, keys, buried, rates, groups, waiters, #backfilled, more and 1 or 0 }

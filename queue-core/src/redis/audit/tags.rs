@@ -1,4 +1,4 @@
-//! Entries of the index of tags without their jobs, and jobs whose tags it does not have.
+//! Entries of the index of tags without their jobs, and jobs whose tags are missing in the index.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +18,7 @@ const DIGEST: usize = 8;
 /// Envelopes that one call reads.
 const ENVELOPES: usize = 100;
 
-/// Whether the index has the tags of these jobs, and no others. Jobs: pairs of an id and its
-/// envelope.
+/// Whether the index has exactly the tags of these jobs. `tagged`: pairs of an id and its envelope.
 pub(super) fn are_indexed(members: &[Vec<u8>], tagged: &[Vec<u8>]) -> bool {
     let jobs = tagged.chunks(2).filter_map(|pair| Some((pair.first()?, pair.get(1)?)));
     let of_jobs = jobs.flat_map(|(id, envelope)| digests(envelope).into_iter().map(|digest| member(id, &digest)));
@@ -102,7 +101,7 @@ async fn wrong(pass: &Pass<'_>, members: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
     Ok(wrong)
 }
 
-/// The members that the index lacks of some jobs, each with the envelope of its job.
+/// The missing members of some jobs in the index, each with the envelope of its job.
 async fn missing(pass: &Pass<'_>, jobs: &[(Vec<u8>, Vec<u8>)]) -> Result<Vec<Vec<u8>>> {
     let all = jobs.iter().flat_map(|(id, envelope)| digests(envelope).into_iter().map(move |digest| (member(id, &digest), envelope)));
     let all: Vec<(Vec<u8>, &Vec<u8>)> = all.collect();

@@ -1,4 +1,4 @@
-//! Looking for records of workers without a lane, and for workers without a record.
+//! Searches for records of workers without a lane, and for workers without a record.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,10 @@ use crate::{
     },
 };
 
-/// Workers of one call. Their records travel with it.
+/// Workers of one call, which also has their records.
 const STEP: usize = 25;
 
-/// Whether each worker of these lanes has a record. Records: pairs of a worker and it.
+/// Whether each worker of these lanes has a record. `records`: pairs of a worker and its record.
 pub(super) fn have_records(lanes: &[Vec<u8>], records: &[Vec<u8>]) -> bool {
     let records: BTreeMap<&[u8], &[u8]> =
         records.chunks(2).filter_map(|pair| Some((pair.first()?.as_slice(), pair.get(1)?.as_slice()))).collect();
@@ -24,7 +24,7 @@ pub(super) fn have_records(lanes: &[Vec<u8>], records: &[Vec<u8>]) -> bool {
     workers.into_iter().all(|worker| !is_id(worker) || records.get(worker).is_some_and(|record| !WorkerInfo::is_damaged(record)))
 }
 
-/// The damage of a queue that has these lanes. It is repaired, if that is asked for.
+/// The damage of a queue that has these lanes. It is repaired if requested.
 pub(super) async fn find(pass: &Pass<'_>, lanes: &[Vec<u8>]) -> Result<Vec<Damage>> {
     let (broker, queue) = (pass.broker, pass.queue);
     let mut recorded = BTreeSet::new();
@@ -60,7 +60,7 @@ fn damages_of(kind: DamageKind, ids: Vec<Vec<u8>>) -> impl Iterator<Item = Damag
     ids.into_iter().map(move |id| Damage { kind, subject: String::from_utf8_lossy(&id).into_owned() })
 }
 
-/// Whoever has another name is no worker.
+/// A record under another name does not belong to a worker.
 fn is_id(worker: &[u8]) -> bool {
     std::str::from_utf8(worker).is_ok_and(|worker| worker.parse::<ProcessId>().is_ok())
 }

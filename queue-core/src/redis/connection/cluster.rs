@@ -1,8 +1,8 @@
-//! Which node of a cluster holds which slot.
+//! Which node of a cluster holds which hash slot.
 //!
-//! The map is asked from a few nodes at once and the newest counts; it is asked again when a node
-//! points elsewhere, breaks off or is slow, and now and then. Nodes that hold no slot any more are
-//! left, with what is in flight to them. See
+//! Some nodes are asked for the map at the same time, and the newest map is used. The map is
+//! refreshed periodically, and when a node redirects a call, drops a connection or is slow.
+//! Connections to nodes without slots are closed, and their calls in flight are abandoned. See
 //! <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>.
 
 use std::{
@@ -35,16 +35,16 @@ use crate::{
 
 const SLOTS: u16 = 16_384;
 
-/// How often the map is asked for while nothing is wrong.
+/// The interval of refreshes while no problem is reported.
 const ROUTINE: Duration = Duration::from_secs(10);
 
-/// How often at most.
+/// The shortest interval between two refreshes.
 const RATE: Duration = Duration::from_millis(100);
 
-/// How long a node may take to give its map.
+/// The timeout for the map of a node.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// How long the first map waits for others, which may be newer.
+/// How long the first map waits for maps of other nodes, which may be newer.
 const OTHERS: Duration = Duration::from_millis(200);
 
 /// How many nodes are asked at once.
@@ -69,9 +69,9 @@ struct Map {
     slots: HashMap<Slot, Arc<Node>>,
 }
 
-/// What one node says of all.
+/// The view that one node has of the cluster.
 struct View {
-    /// It sees a majority.
+    /// The node sees a majority.
     is_sound: bool,
     epoch: u64,
     ranges: Vec<(u16, u16, Address)>,
@@ -111,7 +111,7 @@ impl Cluster {
         this
     }
 
-    /// All that hold slots.
+    /// All nodes that hold slots.
     fn holders(&self) -> Vec<Arc<Node>> {
         let map = self.read();
         let mut seen = HashSet::new();
@@ -160,7 +160,7 @@ impl Cluster {
         Err(if unreachable { Error::unreachable(&*self.location, problem) } else { self.unavailable(problem) })
     }
 
-    /// Whom to ask, in any order: nodes that we know, and those that the URL names.
+    /// The nodes to ask, in any order: known nodes, and those that the URL names.
     fn nodes_to_ask(&self) -> Vec<Arc<Node>> {
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
         for seed in &self.seeds {
@@ -285,7 +285,7 @@ impl Topology for Cluster {
         let mut checked = Err(self.unavailable("it has no masters".to_owned()));
         for node in self.holders() {
             checked = match settings::check(&node, Role::Node).await {
-                // One that is away keeps nobody from the queues of the others.
+                // An unreachable node does not block the queues of the others.
                 Err(error) if error.is_transient() => checked.or(Err(error)),
                 answer => Ok(answer?),
             };
@@ -296,7 +296,7 @@ impl Topology for Cluster {
     fn redirected(&self, error: &RedisError, by: &Node) -> Option<Redirect> {
         let (address, slot) = error.redirect_node()?;
         let (host, port) = address.rsplit_once(':')?;
-        // A node that does not know its own name means the one that we have for it.
+        // A node that does not know its own name means the name that we use for it.
         let host = if matches!(host, "" | "?") { by.endpoint.shown().rsplit_once(':')?.0 } else { host };
         let address = Address { host: host.trim_matches(['[', ']']).to_owned(), port: port.parse().ok()? };
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,5 @@
-//! Whether a server takes new jobs: its memory, and what makes it refuse every write.
+//! Whether a server accepts new jobs: its memory, and the conditions under which it refuses all
+//! writes.
 
 use redis::Value;
 
@@ -13,7 +14,7 @@ use crate::{
     redis::values,
 };
 
-/// How one server is. A user without the permission gets no values.
+/// The condition of one server. A user without the permission gets no values.
 pub(in crate::redis) async fn of(node: &Node) -> Result<Condition> {
     let link = node.link(Purpose::Heartbeats);
     let info = match link.send(redis::cmd("INFO").arg("memory").arg("persistence").arg("replication")).await {
@@ -24,7 +25,7 @@ pub(in crate::redis) async fn of(node: &Node) -> Result<Condition> {
     let mut condition = judge(&info);
     if condition.trouble.is_none() && may_refuse(&info) {
         let asked = redis::cmd("CONFIG").arg("GET").arg("stop-writes-on-bgsave-error").arg("min-replicas-to-write").to_owned();
-        // Only those who may read the settings know whether it does.
+        // Only users who may read the settings can find out whether the server refuses writes.
         if let Ok(Value::Array(settings)) = link.send(&asked).await {
             condition.trouble = refuses(&info, &settings);
         }
@@ -32,7 +33,7 @@ pub(in crate::redis) async fn of(node: &Node) -> Result<Condition> {
     Ok(condition)
 }
 
-/// The worse of two: a queue lies on either.
+/// The worse condition of two servers: a queue may be on either.
 pub(in crate::redis) fn worse(one: Condition, other: Condition) -> Condition {
     let rank = |condition: &Condition| (condition.trouble.is_some(), condition.percent());
     if rank(&other) > rank(&one) || one == Condition::default() { other } else { one }
@@ -41,7 +42,8 @@ pub(in crate::redis) fn worse(one: Condition, other: Condition) -> Condition {
 fn judge(info: &str) -> Condition {
     let mut condition = Condition::default();
     let Some(used) = number(info, "used_memory") else { return condition };
-    // As the server counts before it refuses: without the buffers of its replicas and of its log.
+    // The server compares this number with its limit: the memory without the buffers of its
+    // replicas and of its log.
     let used = used.saturating_sub(number(info, "mem_not_counted_for_evict").unwrap_or(0));
     let limit = number(info, "maxmemory").filter(|limit| *limit > 0);
     (condition.used, condition.limit) = (Some(used), limit);
@@ -55,7 +57,7 @@ fn judge(info: &str) -> Condition {
     condition
 }
 
-/// Whether the settings have to be asked for.
+/// Whether the settings have to be read.
 fn may_refuse(info: &str) -> bool {
     snapshot_failed(info) || good_replicas(info).is_some()
 }
@@ -64,7 +66,7 @@ fn snapshot_failed(info: &str) -> bool {
     field(info, "rdb_last_bgsave_status").is_some_and(|status| status != "ok")
 }
 
-/// How many replicas keep up, if the server requires some.
+/// The number of replicas that keep up, if the server requires some.
 fn good_replicas(info: &str) -> Option<u64> {
     number(info, "min_slaves_good_slaves")
 }

@@ -1,5 +1,4 @@
-//! One server as connections see it: where it is, and whether those that were made before still
-//! count.
+//! The address of one server, and the validity of the connections to it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,13 +9,14 @@ use tokio_util::sync::CancellationToken;
 use super::url::{Access, Address};
 use crate::error::{Error, Result};
 
-/// A server. All links to it share this, so that what one of them finds out is known to all.
+/// A server. All links to it share this endpoint, so that each of them uses what another one has
+/// found out.
 #[derive(Debug)]
 pub(in crate::redis) struct Endpoint {
-    /// As errors name it, without secrets.
+    /// The name of the server in errors, without secrets.
     shown: Arc<str>,
     access: Access,
-    /// Whether a server that answers has to be asked for its role.
+    /// Whether the role of a server that answers has to be checked.
     may_be_replica: bool,
     place: Mutex<Place>,
     /// Wakes the task that finds the servers.
@@ -26,18 +26,18 @@ pub(in crate::redis) struct Endpoint {
 #[derive(Debug)]
 struct Place {
     address: Option<Address>,
-    /// Cancelled when the connections made until then are worthless.
+    /// Cancelled when all connections made until then have become invalid.
     era: CancellationToken,
 }
 
 impl Endpoint {
-    /// A server that is always at this address.
+    /// A server with a fixed address.
     pub(in crate::redis) fn fixed(shown: impl Into<Arc<str>>, access: Access, address: Address, trouble: Arc<Notify>) -> Arc<Self> {
         let place = Mutex::new(Place { address: Some(address), era: CancellationToken::new() });
         Arc::new(Endpoint { shown: shown.into(), access, may_be_replica: false, place, trouble })
     }
 
-    /// A master whose address others know.
+    /// A master whose address sentinels or nodes know.
     #[cfg(feature = "sentinel")]
     pub(in crate::redis) fn moving(shown: impl Into<Arc<str>>, access: Access, trouble: Arc<Notify>) -> Arc<Self> {
         let place = Mutex::new(Place { address: None, era: CancellationToken::new() });
@@ -52,7 +52,7 @@ impl Endpoint {
         self.may_be_replica
     }
 
-    /// Where the server is now, if that is known.
+    /// The current address of the server, if known.
     pub(in crate::redis) fn address(&self) -> Option<Address> {
         self.lock().address.clone()
     }
@@ -61,8 +61,8 @@ impl Endpoint {
         self.access.uses_tls()
     }
 
-    /// A client of the server where it is now, how it connects, and the era in which its connection
-    /// counts.
+    /// A client of the server at its current address, its connection settings, and the era in which
+    /// the connection is valid.
     pub(in crate::redis) fn client(&self, protocol: ProtocolVersion) -> Result<(redis::Client, AsyncConnectionConfig, CancellationToken)> {
         let (address, era) = {
             let place = self.lock();
@@ -76,7 +76,8 @@ impl Endpoint {
         Ok((client, config, era))
     }
 
-    /// The server moved: every connection to the old one is dropped. Gives whether it is another.
+    /// The server has moved. Drops every connection to the old address. Returns whether the address
+    /// has changed.
     #[cfg(feature = "sentinel")]
     pub(in crate::redis) fn move_to(&self, address: Address) -> bool {
         let mut place = self.lock();
@@ -88,19 +89,19 @@ impl Endpoint {
         moved
     }
 
-    /// It is not the server that it was taken for: every connection to it is dropped.
+    /// The server is not the expected one. Drops every connection to it.
     pub(in crate::redis) fn start_over(&self) {
         std::mem::take(&mut self.lock().era).cancel();
         self.suspect();
     }
 
-    /// It is no longer needed.
+    /// The server is no longer needed.
     #[cfg(feature = "cluster")]
     pub(in crate::redis) fn end(&self) {
         self.lock().era.cancel();
     }
 
-    /// Something is wrong with it: the topology is refreshed.
+    /// Reports a problem with the server: the topology is refreshed.
     pub(in crate::redis) fn suspect(&self) {
         self.trouble.notify_one();
     }
@@ -109,7 +110,7 @@ impl Endpoint {
         Error::unavailable(&*self.shown, problem)
     }
 
-    /// No connection to it can be made.
+    /// The error for a server to which no connection can be made.
     pub(in crate::redis) fn unreachable(&self, problem: impl Into<String>) -> Error {
         Error::unreachable(&*self.shown, problem)
     }

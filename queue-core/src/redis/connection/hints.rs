@@ -1,4 +1,4 @@
-//! Announcements: to each server that holds a queue with waiting callers, one connection with a
+//! Listens to hints. Each server that holds a queue with waiting callers has one connection with a
 //! subscription per queue.
 
 use std::{
@@ -29,13 +29,13 @@ use crate::{
     },
 };
 
-/// Between two attempts to connect.
+/// The pause between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// So many queues are subscribed to at once.
+/// The number of queues that are subscribed to at once.
 const SUBSCRIBED: usize = 64;
 
-/// A silent connection is asked for a sign of life.
+/// A silent connection is pinged after this time.
 const PING: Duration = Duration::from_secs(10);
 
 /// The listeners of this process.
@@ -44,36 +44,38 @@ pub(in crate::redis) struct Announcements {
     servers: Arc<Servers>,
     keys: Keys,
     queues: Mutex<Queues>,
-    /// Counts the queues.
+    /// The number of queues.
     added: watch::Sender<usize>,
 }
 
 #[derive(Debug, Default)]
 struct Queues {
     by_name: HashMap<Arc<str>, Queue>,
-    /// In the order in which they were added: who has seen some looks at the others only.
+    /// In the order in which they were added. A listener that has read some names continues with
+    /// the later ones.
     names: Vec<Arc<str>>,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     announcer: Announcer,
-    /// The same for its schedules.
+    /// Announces due ticks of its schedules.
     ticks: Announcer,
-    /// The same for its jobs that are waited for.
+    /// Announces the ends of its watched jobs.
     endings: Announcers<Vec<u8>>,
-    /// The same for workers: a caller waits for a job.
+    /// Announces to workers that a caller waits for a job.
     watches: Announcer,
-    /// The same for their progress.
+    /// Announces progress of its watched jobs.
     progress: Announcers<Vec<u8>>,
-    /// Its server's clock less ours, in microseconds.
+    /// The server's clock minus ours, in microseconds.
     ahead: i64,
-    /// The latest claim from here has left nothing: work of our own is waited for.
+    /// The latest claim of this process left no job, and this process waits for its own next
+    /// enqueue.
     awaited: bool,
 }
 
 impl Announcements {
-    /// Starts listening, on the I/O thread, with which it ends.
+    /// Starts to listen on the I/O thread, and stops with that thread.
     pub(in crate::redis) fn start(servers: Arc<Servers>, keys: Keys, io: &IoThread) -> Arc<Self> {
         let this = Arc::new(Announcements { servers, keys, queues: Mutex::default(), added: watch::channel(0).0 });
         io.spawn(Box::pin(this.clone().distribute()));
@@ -100,7 +102,7 @@ impl Announcements {
         self.with(queue, |queue| queue.progress.hints(id.as_bytes().to_vec()))
     }
 
-    /// Listens to a queue from now on.
+    /// Starts to listen to a queue.
     fn with(&self, queue: &str, hints: impl FnOnce(&mut Queue) -> Hints) -> Hints {
         let mut queues = self.lock();
         if let Some(known) = queues.by_name.get_mut(queue) {
@@ -115,8 +117,8 @@ impl Announcements {
         hints
     }
 
-    /// Uses an answer about a queue: the server's clock, the time since the answer left the server,
-    /// and, for a claim, whether no job was left.
+    /// Processes an answer about a queue: the server's clock, the time since the answer left the
+    /// server, and, for a claim, whether no job was left.
     pub(in crate::redis) fn answered(&self, queue: &str, now_us: i64, ago: Duration, awaited: Option<bool>) {
         if let Some(queue) = self.lock().by_name.get_mut(queue) {
             let ago = i64::try_from(ago.as_micros()).unwrap_or(i64::MAX);
@@ -125,8 +127,8 @@ impl Announcements {
         }
     }
 
-    /// Work of this very process is on its way to the server: who waits for it here may send its
-    /// claim right behind.
+    /// This process has sent a job to the server. A caller that waits here may send its claim right
+    /// behind it.
     pub(in crate::redis) fn expect(&self, queue: &str) {
         if let Some(queue) = self.lock().by_name.get_mut(queue)
             && mem::take(&mut queue.awaited)
@@ -135,7 +137,7 @@ impl Announcements {
         }
     }
 
-    /// Keeps one listener to each server that holds a queue of ours.
+    /// Runs one listener for each server that holds a queue of ours.
     async fn distribute(self: Arc<Self>) {
         let (mut added, mut moves) = (self.added.subscribe(), self.servers.moves());
         let mut listened: Vec<Arc<Endpoint>> = Vec::new();
@@ -143,7 +145,7 @@ impl Announcements {
         let mut seen = 0;
         loop {
             let new = self.names(seen);
-            // Whoever only listens has nobody else who finds the servers.
+            // A process that only listens sends no calls, so the listener has to find the servers.
             if !new.is_empty() && self.servers.known().await.is_err() {
                 tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
                 continue;
@@ -174,12 +176,12 @@ impl Announcements {
         }
     }
 
-    /// Listens to one server for as long as it holds a queue of ours.
+    /// Listens to one server while it holds a queue of ours.
     async fn serve(&self, endpoint: &Arc<Endpoint>) {
         while self.names(0).iter().any(|queue| self.is_at(queue, endpoint)) {
             let mut subscribed = HashSet::new();
             let _ = self.listen(endpoint, &mut subscribed).await;
-            // What was announced meanwhile is lost: everybody looks for himself.
+            // Announcements of the meantime are lost, so each caller polls.
             for queue in subscribed {
                 self.announce(&queue, Announcement::Now(None));
             }
@@ -187,7 +189,7 @@ impl Announcements {
         }
     }
 
-    /// Listens until the connection breaks, or a queue has moved.
+    /// Listens until the connection breaks or a queue has moved.
     async fn listen(&self, endpoint: &Arc<Endpoint>, subscribed: &mut HashSet<Arc<str>>) -> Option<()> {
         let (pushed, mut pushes) = mpsc::unbounded_channel();
         let (client, config, era) = endpoint.client(ProtocolVersion::RESP3).ok()?;
@@ -226,8 +228,8 @@ impl Announcements {
     ) -> Option<()> {
         new.retain(|queue| self.is_at(queue, endpoint) && !subscribed.contains(queue));
         for queues in new.chunks(SUBSCRIBED) {
-            // One channel a command: in a cluster each is in a slot of its own. They travel
-            // together.
+            // Each command subscribes to one channel, because the channels of a cluster are in
+            // different hash slots. The commands are sent together.
             let subscriptions = join_all(queues.iter().map(|queue| {
                 let mut connection = connection.clone();
                 let command = redis::cmd("SSUBSCRIBE").arg(self.keys.of(queue, Kind::Hint)).to_owned();
@@ -245,7 +247,7 @@ impl Announcements {
         Some(())
     }
 
-    /// `None`: the connection is gone, or a queue has left this server.
+    /// `None`: the connection is closed, or a queue has left this server.
     fn take(&self, push: PushInfo) -> Option<()> {
         match received(push) {
             Received::End => None,
@@ -306,7 +308,7 @@ async fn moved(moves: &mut watch::Receiver<u64>) {
     }
 }
 
-/// What a server sends without being asked.
+/// A message that a server pushes.
 enum Received {
     /// The connection is closed, or the channel has moved to another server.
     End,
@@ -326,11 +328,11 @@ enum Received {
 /// An announcement of work.
 #[derive(Clone, Copy)]
 enum Announcement {
-    /// Now, and, if it is known, since when: microseconds of the server's clock.
+    /// Work now, and if known since when: microseconds of the server's clock.
     Now(Option<i64>),
-    /// At a time of the server's clock, in milliseconds.
+    /// Work at a time of the server's clock, in milliseconds.
     At(i64),
-    /// A schedule is due then.
+    /// A schedule is due at this time.
     Tick(i64),
     /// A caller waits for a job.
     Watched,
@@ -371,8 +373,8 @@ fn received(push: PushInfo) -> Received {
     }
 }
 
-/// When a time comes of a clock that is ahead of ours by `ahead_us` microseconds; `None`: it is
-/// now, or too far away.
+/// Converts a time of a clock that is ahead of ours by `ahead_us` microseconds. `None`: the time
+/// has passed, or is too far away.
 fn due(at_ms: i64, ahead_us: i64) -> Option<Instant> {
     let wait = at_ms.saturating_mul(1000).saturating_sub(ahead_us).saturating_sub(local_us());
     let wait = u64::try_from(wait).ok().filter(|wait| *wait > 0)?;

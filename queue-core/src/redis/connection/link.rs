@@ -1,9 +1,9 @@
-//! Our own supervision of connections.
+//! Supervision of connections.
 //!
-//! A link is one connection that is made again when it breaks, when it does not answer twice in a
-//! row (a socket that swallows everything looks alive), when the server turns out to be a replica
-//! or to have moved, and after half an hour. Nothing is sent again here: that is decided by those
-//! who know whether it may be repeated.
+//! A link is one connection that reconnects in four cases: when the connection breaks, when two
+//! calls in a row get no answer (a socket that discards everything looks alive), when the server is
+//! a replica or has moved, and after half an hour. A link never repeats a call: only its caller
+//! knows whether the call may be repeated.
 
 use std::{
     pin::pin,
@@ -30,26 +30,27 @@ use crate::{
 /// A connection is replaced after this time, so that a changed address is noticed.
 const MAX_AGE: Duration = Duration::from_secs(30 * 60);
 
-/// A TLS handshake that takes longer is looked into.
+/// A TLS handshake that takes longer is examined.
 const HANDSHAKE: Duration = Duration::from_secs(1);
 
-/// Callers who waited for an attempt to connect that failed so lately share its failure.
+/// Callers that waited for an attempt to connect get its failure if it is not older than this.
 const FRESH: Duration = Duration::from_millis(50);
 
-/// Unanswered calls in a row after which a connection is given up, if the first was sent
+/// Unanswered calls in a row after which a connection is abandoned, if the first was sent
 /// [`SILENCE`] ago.
 const TIMEOUTS: u32 = 2;
 
-/// A server that stands still for less than this keeps its connections.
+/// A server that pauses for less than this keeps its connections.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// A caller who waited less than this says nothing about the connection.
+/// A caller that waited for less than this is not evidence against the connection.
 const PATIENT: Duration = Duration::from_millis(50);
 
-/// Whenever a call has taken so much longer, we look whether the servers are where they were.
+/// Whenever a call takes longer by this time, the addresses of the servers are checked.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// One supervised connection. Calls may come from any runtime; its I/O happens on the broker's.
+/// One supervised connection. Calls may come from any runtime; its I/O runs on the broker's
+/// runtime.
 #[derive(Debug)]
 pub(in crate::redis) struct Link {
     ends: Arc<Ends>,
@@ -57,19 +58,19 @@ pub(in crate::redis) struct Link {
     connecting: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// What an attempt to connect needs. It continues when no caller waits for it any more: the next
-/// caller may have more time.
+/// The data of an attempt to connect. The attempt continues when no caller waits for it any more,
+/// because the next caller may have more time.
 #[derive(Debug)]
 struct Ends {
     endpoint: Arc<Endpoint>,
     state: Mutex<State>,
 }
 
-/// What travels together.
+/// A call that is sent as a unit.
 #[derive(Clone, Copy)]
 pub(in crate::redis) struct Message<'a> {
     pub(in crate::redis) command: &'a Cmd,
-    /// It goes to a node of a cluster that is taking over the command's slot.
+    /// The call goes to a node of a cluster that is taking over the command's slot.
     pub(in crate::redis) asking: bool,
     /// Commands that follow it on the same connection, even if it fails.
     pub(in crate::redis) then: &'a [Cmd],
@@ -80,10 +81,10 @@ pub(in crate::redis) struct Message<'a> {
 #[derive(Debug, Default)]
 struct State {
     established: Option<Established>,
-    /// Calls in a row that have no answer, and when the first of them was sent.
+    /// Calls in a row without an answer, and when the first of them was sent.
     timeouts: u32,
     silent: Option<Instant>,
-    /// Why the last attempt to connect failed, for those who waited for it.
+    /// Why the last attempt to connect failed, for the callers that waited for it.
     failed: Option<(Instant, Error)>,
 }
 
@@ -91,7 +92,7 @@ struct State {
 struct Established {
     connection: MultiplexedConnection,
     since: Instant,
-    /// Cancelled when the connection is abandoned: requests in flight on it are not waited for.
+    /// Cancelled when the connection is abandoned: no caller waits for its requests in flight.
     over: CancellationToken,
 }
 
@@ -111,8 +112,8 @@ impl Link {
         self.exchange(Message { command, asking: false, then: &[], until: None }).await.map(|(value, _)| value)
     }
 
-    /// Sends a message once. Gives the answers to what follows the command, too: errors are in
-    /// there as values.
+    /// Sends a message once. Also returns the answers to the commands that follow; errors are
+    /// values in them.
     pub(in crate::redis) async fn exchange(&self, message: Message<'_>) -> Result<(Value, Vec<Value>), Refusal> {
         let Ends { endpoint, .. } = &*self.ends;
         let established = match timeout_at(within(message.until).into(), self.open_or_connect()).await {
@@ -120,8 +121,8 @@ impl Link {
             Err(_) => return Err(Refusal::Unconnected(endpoint.unreachable("it does not answer a connection attempt in time"))),
         };
         let (begun, end) = (Instant::now(), within(message.until));
-        // A caller may be dropped while it waits, and that it did not wait longer must not make a
-        // dead connection look alive.
+        // A caller may be dropped while it waits. Its short wait must not make a dead connection
+        // look alive.
         let mut waits = Waits { ends: &self.ends, established: &established, begun, answered: false };
         let mut connection = established.connection.clone();
         let mut answer = pin!(message.exchange(&mut connection));
@@ -129,7 +130,7 @@ impl Link {
             loop {
                 let left = end.saturating_duration_since(Instant::now());
                 match timeout(SLOW.min(left), &mut answer).await {
-                    // Repeated, because the successor of a silent server is not known at once.
+                    // Repeated, because the successor of a silent server may be unknown at first.
                     Err(_) if left > SLOW => endpoint.suspect(),
                     outcome => return outcome,
                 }
@@ -177,7 +178,8 @@ impl Link {
             return Err(error.duplicate());
         }
         let ends = self.ends.clone();
-        // On the broker's runtime: the connection's driver stays where it was made.
+        // Spawned on the broker's runtime: the connection's driver stays on the runtime on which it
+        // was made.
         let made = self.io.spawn(async move {
             let _alone = alone;
             let outcome = timeout(CALL_DEADLINE, ends.connect()).await;
@@ -206,7 +208,7 @@ impl Ends {
         let mut made = pin!(made);
         let outcome = match timeout(HANDSHAKE, &mut made).await {
             Ok(outcome) => outcome,
-            // A server without TLS may wait for the end of what it takes for a command.
+            // A server without TLS may wait for the end of a command.
             Err(_) => match probe::without_tls(&self.endpoint).await {
                 Some(error) => return Err(error),
                 None => made.await,
@@ -216,8 +218,8 @@ impl Ends {
             Ok(made) => made,
             Err(error) => return Err(probe::explained(&self.endpoint, error).await),
         };
-        // Sentinels may be late, and a server that was a master may have come back as a replica,
-        // which would be read from.
+        // Sentinels may report a change late, and a former master may have returned as a replica.
+        // Reads from a replica would be stale.
         if let Some(Ok(Value::Array(role))) = role
             && matches!(role.first(), Some(Value::BulkString(role)) if role != b"master")
         {
@@ -233,14 +235,14 @@ impl Ends {
 
     fn established(&self) -> Option<Established> {
         let mut state = self.lock();
-        // Of a connection that is too old, what is in flight still has its handle.
+        // Requests in flight keep the handle of a connection that is too old.
         if state.established.as_ref().is_some_and(|established| established.over.is_cancelled() || established.since.elapsed() > MAX_AGE) {
             state.established = None;
         }
         state.established.clone()
     }
 
-    /// Other callers that wait on it stop waiting.
+    /// Other callers of this connection stop waiting.
     fn give_up(&self, established: &Established) {
         established.over.cancel();
         self.endpoint.suspect();
@@ -258,8 +260,8 @@ impl State {
     }
 }
 
-/// A caller who waits for an answer. When it leaves without one, a connection that was silent for
-/// long is given up.
+/// A caller that waits for an answer. If it leaves without one, a connection that was silent for
+/// long is abandoned.
 struct Waits<'a> {
     ends: &'a Ends,
     established: &'a Established,
@@ -304,7 +306,7 @@ impl Message<'_> {
     }
 }
 
-/// Whether another connection may fare better.
+/// Whether a new connection may avoid this error.
 fn breaks_connection(error: &RedisError) -> bool {
     error.is_io_error() || error.is_connection_dropped() || error.is_unrecoverable_error()
 }

@@ -1,6 +1,5 @@
-//! Keys under one of our names that hold something of another type, because another program has
-//! written to them: every command on such a key fails with `WRONGTYPE`, which does not say which
-//! key it was.
+//! Keys with one of our names but another type, because another program has written to them. Every
+//! command on such a key fails with `WRONGTYPE`, and this error does not name the key.
 
 use redis::Value;
 
@@ -16,7 +15,7 @@ use crate::{
     },
 };
 
-/// A key that does not hold what it should.
+/// A key of the wrong type.
 #[derive(Debug, PartialEq, Eq)]
 struct Misfit {
     key: String,
@@ -32,9 +31,9 @@ impl Misfit {
     }
 }
 
-/// The error for an answer of `WRONGTYPE`: names the first key of the queue (or of the list of
-/// all queues) to which this applies. If there is none any more, a repair was faster than we are,
-/// and what was asked for may be asked for again. `None`: the server does not let us look.
+/// The error for an answer of `WRONGTYPE`. It names the first key of the wrong type in the queue,
+/// or in the list of all queues. If there is none any more, a repair was faster, and the call may
+/// be repeated. `None`: the server does not permit the check.
 pub(in crate::redis) async fn explained(keys: &Keys, tag: &str, link: &Link, broker: &str) -> Option<Error> {
     let registry = keys.queues();
     let (queue, misfit) = if tag == registry {
@@ -51,8 +50,8 @@ pub(in crate::redis) async fn explained(keys: &Keys, tag: &str, link: &Link, bro
     })
 }
 
-/// The keys of a queue that hold something of another type. With `repair` each is renamed, never
-/// over another key.
+/// The keys of a queue with the wrong type. With `repair` each is renamed, but never to an existing
+/// key.
 pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, repair: bool) -> Result<Vec<Damage>> {
     let misfits = of_queue(&broker.keys, queue, broker.script(queue, &TYPES, TYPES.call(&broker.keys, queue)).await?)?;
     if misfits.is_empty() || !repair {
@@ -89,7 +88,7 @@ pub(in crate::redis) async fn audit_registry(broker: &RedisBroker, repair: bool)
     Ok(vec![misfit.damage((renamed == Value::Int(1)).then_some(&aside))])
 }
 
-/// What no other name ends with.
+/// A unique suffix.
 fn new_name() -> String {
     format!("{:016x}", fastrand::u64(..))
 }

@@ -1,8 +1,8 @@
-//! How servers are reached: one connection each for requests and for heartbeats, which we supervise
-//! ourselves. `link` is a connection, `endpoint` a server as all our connections to it see it.
-//! `servers` finds the server that holds a queue, with the help of `sentinel` and `cluster`, and
-//! decides how long a call keeps trying. `hints` listens to announcements. `refusal` and `probe`
-//! report why a server did not carry out a call.
+//! Connections to servers. Each server has one connection for requests and one for heartbeats,
+//! which this module supervises. `link` is a connection. `endpoint` is a server that all our
+//! connections to it share. `servers` finds the server that holds a queue, with `sentinel` and
+//! `cluster`, and decides how long a call is retried. `hints` listens to announcements. `refusal`
+//! and `probe` report why a server did not carry out a call.
 //!
 //! A failed call is of one of three kinds:
 //!

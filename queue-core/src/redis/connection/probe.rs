@@ -1,6 +1,7 @@
-//! Why a server took no connection of ours, asked by another one. A server that refuses a
-//! connection says why and closes it. What we sent meanwhile makes the system throw its words away
-//! ("Connection reset by peer"); so here nothing is sent before they are read.
+//! Finds out why a server rejected a connection, with another connection. A server that rejects a
+//! connection sends the reason and closes it. If we had sent data meanwhile, the operating system
+//! would discard the reason ("Connection reset by peer"). For this reason the probe sends nothing
+//! before it has read the reason.
 
 use std::time::Duration;
 
@@ -14,13 +15,13 @@ use tokio::{
 use super::{endpoint::Endpoint, refusal::words};
 use crate::error::Error;
 
-/// How long a server may take to say something.
+/// The timeout for the reason.
 const ANSWER: Duration = Duration::from_millis(500);
 
-/// Longer than what any server says to a stranger.
+/// Longer than any such reason.
 const LONGEST: usize = 2048;
 
-/// Why no connection could be made, with this error as far as the client library knows.
+/// The reason why no connection could be made. `error` is that of the client library.
 pub(super) async fn explained(endpoint: &Endpoint, error: RedisError) -> Error {
     if (error.is_io_error() || error.is_connection_dropped()) && !error.is_connection_refusal() {
         if let Some(plain) = without_tls(endpoint).await {
@@ -33,7 +34,7 @@ pub(super) async fn explained(endpoint: &Endpoint, error: RedisError) -> Error {
     super::refusal::Refusal::Server(error).into_error(endpoint)
 }
 
-/// The error, if TLS was tried with a server that speaks without.
+/// The error, if TLS was tried with a server that does not use it.
 pub(super) async fn without_tls(endpoint: &Endpoint) -> Option<Error> {
     if !endpoint.uses_tls() {
         return None;

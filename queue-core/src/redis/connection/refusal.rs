@@ -1,4 +1,4 @@
-//! Error replies, sorted by what the caller can do about them.
+//! Error replies, sorted by the reaction of the caller.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use crate::{
     redis::script::bits::Bit,
 };
 
-/// Why a call brought nothing.
+/// Why a call failed.
 #[derive(Debug)]
 pub(in crate::redis) enum Refusal {
-    /// It was never sent.
+    /// The call was never sent.
     Unconnected(Error),
-    /// It may have been carried out: why there is no answer, and the error of the connection if it
-    /// has one.
+    /// The call may have been carried out. The reason why there is no answer, and the error of the
+    /// connection if there is one.
     Unanswered(String, Option<RedisError>),
-    /// The server said no.
+    /// The server answered with an error.
     Server(RedisError),
 }
 
 impl Refusal {
-    /// The word with which a server's error begins.
+    /// The first word of a server's error.
     pub(in crate::redis) fn code(&self) -> Option<&str> {
         match self {
             Refusal::Server(error) => error.code(),
@@ -31,7 +31,7 @@ impl Refusal {
         }
     }
 
-    /// Whether it was surely not carried out, and may be soon.
+    /// Whether the call was certainly not carried out, and may succeed soon.
     pub(in crate::redis) fn may_pass(&self) -> bool {
         match self {
             Refusal::Unconnected(error) => error.is_transient(),
@@ -81,7 +81,7 @@ fn sorted(error: RedisError, endpoint: &Endpoint) -> Error {
     }
 }
 
-/// What a reply says, that begins with this code.
+/// The error for a reply with this code.
 pub(super) fn words(code: &str, detail: &str, endpoint: &Endpoint) -> Error {
     let broker = endpoint.shown().to_owned();
     let denied = |problem: String| Error::AccessDenied { broker: broker.clone(), problem };
@@ -116,7 +116,7 @@ pub(super) fn words(code: &str, detail: &str, endpoint: &Endpoint) -> Error {
     }
 }
 
-/// What a server says that was reached and does not serve now.
+/// The problem of a server that was reached but cannot serve now.
 fn passing(code: &str, detail: &str) -> Option<String> {
     let problem = match code {
         "READONLY" => "it has become a replica and accepts no writes (READONLY); a URL without sentinels must name the new master",

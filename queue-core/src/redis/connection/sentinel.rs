@@ -1,8 +1,8 @@
-//! The master of a service, as sentinels know it.
+//! Finds the master of a service through its sentinels.
 //!
-//! All sentinels are asked at once and the newest view counts, so that one that was cut off
-//! misleads nobody. They are asked twice a second, and at once when something is wrong with the
-//! master: then every connection to it is dropped as soon as there is another. See
+//! All sentinels are asked at once and the newest view is used, so that a sentinel that was cut off
+//! does no harm. They are asked twice a second, and at once when the master has a problem. As soon
+//! as there is another master, every connection to the old one is dropped. See
 //! <https://redis.io/docs/latest/develop/reference/sentinel-clients/>.
 
 use std::{
@@ -35,27 +35,27 @@ use crate::{
     text::cut,
 };
 
-/// How often sentinels are asked while nothing is wrong. After an unplanned failover,
-/// the writes that the old master accepts until then are lost.
+/// The interval of requests while no problem is reported. Writes that the old master accepts
+/// between an unplanned failover and the next request are lost.
 const ROUTINE: Duration = Duration::from_millis(500);
 
-/// How often at most.
+/// The shortest interval between two requests.
 const RATE: Duration = Duration::from_millis(100);
 
-/// How long a sentinel may take.
+/// The timeout of a sentinel.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// How long the first answer waits for others, which may be newer.
+/// How long the first answer waits for answers of other sentinels, which may be newer.
 const OTHERS: Duration = Duration::from_millis(200);
 
-/// For how long after it was seen last a view makes older ones not count: a sentinel may not have
-/// heard yet, and another one that has may be silent for a moment.
+/// How long after its last report a view overrides older views. Another sentinel may not know the
+/// new view yet, and the sentinel that does may be silent for a moment.
 const MEMORY: Duration = Duration::from_secs(10);
 
-/// How many bytes a host's name has at most.
+/// The most bytes of a host name.
 const NAME_MAX: usize = 255;
 
-/// How many bytes of names a message repeats.
+/// The most bytes of names that a message repeats.
 const NAMES_MAX: usize = 1024;
 
 /// The sentinels of a service.
@@ -66,12 +66,12 @@ pub(in crate::redis) struct Sentinels {
     location: Arc<str>,
     master: Arc<Node>,
     found: AtomicBool,
-    /// The newest epoch, and when it was seen last.
+    /// The newest epoch, and when it was last reported.
     newest: Mutex<(u64, Instant)>,
     moved: watch::Sender<u64>,
 }
 
-/// What one sentinel says.
+/// The view of one sentinel.
 struct View {
     epoch: u64,
     master: Address,
@@ -116,7 +116,7 @@ impl Sentinels {
         this
     }
 
-    /// Whether a view of this epoch counts.
+    /// Whether a view of this epoch is used.
     fn counts(&self, epoch: u64) -> bool {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = epoch >= newest.0 || newest.1.elapsed() > MEMORY;
@@ -148,7 +148,7 @@ impl Sentinels {
         }
     }
 
-    /// Why no sentinel knows it: problems that an operator has to repair come first.
+    /// The error if no sentinel knows the master. Problems that an operator has to fix come first.
     fn none_answers(&self, problems: &[Error]) -> Error {
         if let Some(error) = problems.iter().find(|error| !error.is_transient()) {
             return error.duplicate();
@@ -165,8 +165,8 @@ impl Sentinels {
     async fn ask(&self, sentinel: &Node) -> Result<View> {
         let shown = sentinel.endpoint.shown();
         let ask = async |command: &mut Cmd| sentinel.link(Purpose::Heartbeats).send(command).await;
-        // A sentinel that promotes a replica reports the new address in the first of these before
-        // the second.
+        // A sentinel that promotes a replica shows the new address in the first of these answers
+        // before the second.
         let address = match ask(redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service)).await {
             Ok(Value::Nil) => return Err(self.unknown(sentinel).await),
             Ok(address) => address,
@@ -224,13 +224,14 @@ impl Topology for Sentinels {
     }
 }
 
-/// What a sentinel answers to `GET-MASTER-ADDR-BY-NAME`, and to `MASTER`.
+/// Decodes the answers of a sentinel to `GET-MASTER-ADDR-BY-NAME` and `MASTER`.
 fn view(shown: &str, address: Value, about: Value) -> Result<View> {
     let strange = || Error::Internal(format!("the answer of the sentinel {shown} has an unknown form"));
     let mut address = array(address)?.into_iter();
     let host = text(address.next().ok_or_else(strange)?)?;
     let port = number(address.next().ok_or_else(strange)?)?;
-    // A sentinel that cannot resolve the name of the master has none; a longer one is no name.
+    // A sentinel that cannot resolve the name of the master returns an empty one. A longer text is
+    // not a valid name.
     if host.is_empty() || host.len() > NAME_MAX || port == 0 {
         return Err(Error::unavailable(shown, "it reports no usable address of the master"));
     }
@@ -239,7 +240,7 @@ fn view(shown: &str, address: Value, about: Value) -> Result<View> {
     Ok(View { epoch: epoch.unwrap_or(0), master: Address { host, port } })
 }
 
-/// The names in the answer to `MASTERS`, for people.
+/// The names in the answer to `MASTERS`, for messages.
 fn services(known: Value) -> String {
     let names = array(known).unwrap_or_default().into_iter().filter_map(|master| {
         let fields: Vec<String> = array(master).ok()?.into_iter().filter_map(|field| text(field).ok()).collect();
@@ -252,7 +253,7 @@ fn is_unknown_command(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Server(error) if error.detail().is_some_and(|detail| detail.contains("unknown command")))
 }
 
-/// What a sentinel answers is refused in few words, or taken for what can be used.
+/// An answer of a sentinel is rejected with a short message, or decoded.
 #[cfg(feature = "fuzz")]
 pub(in crate::redis) fn __fuzz(value: Value) {
     assert!(services(value.clone()).len() <= NAMES_MAX, "so many names are not for people");

@@ -1,8 +1,8 @@
-//! From a queue to the server that holds it, and how long a call keeps trying.
+//! Finds the server that holds a queue, and retries calls.
 //!
-//! A queue lies whole on one server: all its keys have one hash tag. What a server surely did not
-//! do is asked for again here, of the server that does it now, until the call's deadline; what it
-//! may have done is returned to the caller, who knows whether it may be repeated.
+//! All keys of a queue are on one server, because they have one hash tag. If a server certainly did
+//! not carry out a call, the call is repeated at the current server until the call's deadline. If
+//! the server may have carried it out, the caller gets the error and decides about a repetition.
 
 use std::{
     mem,
@@ -43,21 +43,21 @@ use crate::{
 /// The first pause between two tries of a call.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 
-/// The longest.
+/// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
-/// Which of our connections to a server.
+/// Selects one of our connections to a server.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::redis) enum Purpose {
     /// Turns and enqueues.
     Requests,
-    /// Heartbeats, reclaims, and what people ask: never behind a large turn.
+    /// Heartbeats, reclaims, and requests of operators: never behind a large turn.
     Heartbeats,
-    /// Enqueues that wait for replicas or a disk, and whatever is behind them.
+    /// Enqueues that wait for replicas or a disk, and the calls behind them.
     Confirmed,
 }
 
-/// A server and our connections to it. They are made when they are first used.
+/// A server and our connections to it. Each connection is made when it is first used.
 #[derive(Debug)]
 pub(in crate::redis) struct Node {
     pub(in crate::redis) endpoint: Arc<Endpoint>,
@@ -81,15 +81,15 @@ impl Node {
     }
 }
 
-/// Which servers there are, and which of them holds what.
+/// Which servers exist, and which queues they hold.
 #[async_trait]
 pub(in crate::redis) trait Topology: Send + Sync + std::fmt::Debug {
-    /// Whether it is known where anything is. If not, it has to be found out first.
+    /// Whether the map of the servers is known. If not, the caller calls `find` first.
     fn is_known(&self) -> bool {
         true
     }
 
-    /// Finds out where everything is.
+    /// Reads the map of the servers.
     async fn find(&self) -> Result<()> {
         Ok(())
     }
@@ -100,31 +100,31 @@ pub(in crate::redis) trait Topology: Send + Sync + std::fmt::Debug {
     /// All servers that hold queues.
     async fn masters(&self) -> Result<Vec<Arc<Node>>>;
 
-    /// Takes a good look at every server that holds queues: whether it can be trusted with them.
+    /// Checks every server that holds queues: version, role, mode and eviction.
     async fn check(&self) -> Result<()>;
 
-    /// Where a node points with this error, if it does.
+    /// The node to which an error redirects the call, if it does.
     fn redirected(&self, _error: &RedisError, _by: &Node) -> Option<Redirect> {
         None
     }
 }
 
-/// Where a node of a cluster points. It has not carried out the command.
+/// A redirection of a cluster node, which has not carried out the command.
 #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "only a cluster redirects"))]
 pub(in crate::redis) enum Redirect {
-    /// The slot is elsewhere, and we know it now.
+    /// The slot has moved, and the map is updated.
     Moved,
-    /// This command alone is for another node.
+    /// Only this command goes to another node.
     Ask(Arc<Node>),
 }
 
-/// When a call has to end whose answer is wanted by then.
+/// The deadline of a call whose answer is wanted by then.
 pub(in crate::redis) fn within(wanted: Option<Instant>) -> Instant {
     let latest = Instant::now() + CALL_DEADLINE;
     wanted.map_or(latest, |wanted| wanted.min(latest))
 }
 
-/// One server that stands alone.
+/// One server without sentinels or a cluster.
 #[derive(Debug)]
 struct Standalone(Arc<Node>);
 
@@ -149,7 +149,7 @@ pub(in crate::redis) struct Servers {
     location: Arc<str>,
     keys: Keys,
     topology: Arc<dyn Topology>,
-    /// Counts up when a queue may have moved to another server.
+    /// Counts the times at which a queue may have moved to another server.
     moves: watch::Receiver<u64>,
     /// A call has been answered: from now on an outage is waited out.
     reached: AtomicBool,
@@ -179,12 +179,13 @@ impl Servers {
         Ok(Servers { location: location.clone(), keys, topology, moves, reached: AtomicBool::new(false) })
     }
 
-    /// Calls a script on the server of a queue, with its text where the server does not have it.
+    /// Calls a script on the server of a queue. If the server does not know the script, its text is
+    /// sent.
     pub(in crate::redis) async fn script(&self, purpose: Purpose, queue: &str, script: &Script, call: Cmd) -> Result<Value> {
         self.script_until(None, purpose, queue, script, call).await
     }
 
-    /// The same for a caller who waits until then at most.
+    /// The same for a caller that waits at most until then.
     pub(in crate::redis) async fn script_until(
         &self,
         until: Option<Instant>,
@@ -196,8 +197,8 @@ impl Servers {
         self.call(until, purpose, queue, Some(script), call, &[]).await.map(|(answer, _)| answer)
     }
 
-    /// The same, followed by commands on the same connection. Gives their answers, too: errors are
-    /// in there as values.
+    /// The same, followed by commands on the same connection. Also returns their answers; errors
+    /// are values in them.
     pub(in crate::redis) async fn script_then(
         &self,
         until: Option<Instant>,
@@ -215,7 +216,7 @@ impl Servers {
         self.command_until(None, purpose, tag, command).await
     }
 
-    /// The same for a caller who waits until then at most.
+    /// The same for a caller that waits at most until then.
     pub(in crate::redis) async fn command_until(
         &self,
         until: Option<Instant>,
@@ -226,13 +227,13 @@ impl Servers {
         self.call(until, purpose, tag, None, command.clone(), &[]).await.map(|(answer, _)| answer)
     }
 
-    /// What the least durable of all servers keeps.
+    /// The durability of the least durable server.
     pub(in crate::redis) async fn durability(&self) -> Result<Durability> {
         let mut least = Err(Error::Internal("there are no masters".to_owned()));
         for node in self.topology.masters().await? {
             least = match settings::durability(&node).await {
                 Ok(durability) => Ok(least.map_or(durability, |least| durability.min(least))),
-                // One that is away says nothing of the others.
+                // An unreachable server does not affect the result of the others.
                 Err(error) if error.is_transient() => least.or(Err(error)),
                 Err(error) => return Err(error),
             };
@@ -240,11 +241,11 @@ impl Servers {
         least
     }
 
-    /// How the server is that is worst off.
+    /// The condition of the server that is worst off.
     pub(in crate::redis) async fn condition(&self) -> Result<Condition> {
         let mut worst = Err(Error::Internal("there are no masters".to_owned()));
         for node in self.topology.masters().await? {
-            // One that is away says nothing of the others.
+            // An unreachable server does not affect the result of the others.
             worst = match (worst, condition::of(&node).await) {
                 (Ok(worst), Ok(condition)) => Ok(condition::worse(worst, condition)),
                 (Err(_), answer) => answer,
@@ -254,14 +255,14 @@ impl Servers {
         worst
     }
 
-    /// Takes a good look at every server that holds queues.
+    /// Checks every server that holds queues.
     pub(in crate::redis) async fn check(&self) -> Result<()> {
         self.topology.check().await?;
         self.reached.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Finds out where everything is, if that is not known.
+    /// Reads the map of the servers if it is unknown.
     pub(in crate::redis) async fn known(&self) -> Result<()> {
         if self.topology.is_known() { Ok(()) } else { self.topology.find().await }
     }
@@ -331,7 +332,7 @@ impl Servers {
                     {
                         return Err(error);
                     }
-                    // Two nodes that point at each other are given time to agree.
+                    // Two nodes that redirect to each other get time to agree.
                     goes_with_moves = !matches!(refusal.code(), Some("MOVED" | "ASK"));
                     let waits = refusal.may_pass() || !goes_with_moves;
                     let unreached = matches!(&refusal, Refusal::Unconnected(error) if !self.waits_for(error));
@@ -346,7 +347,7 @@ impl Servers {
                 return Err(error);
             }
             let moved = async {
-                // For a single server, moves are never reported.
+                // A single server never reports moves.
                 if !goes_with_moves || moves.changed().await.is_err() {
                     std::future::pending::<()>().await;
                 }
@@ -355,8 +356,8 @@ impl Servers {
         }
     }
 
-    /// Whether an error of connecting is waited out: not that of the very first call, which may
-    /// well be a wrong URL.
+    /// Whether a connection error is waited out. The error of the very first call is not, because
+    /// the URL may be wrong.
     fn waits_for(&self, error: &Error) -> bool {
         error.is_transient() && self.reached.load(Ordering::Relaxed)
     }

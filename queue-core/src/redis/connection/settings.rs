@@ -1,4 +1,4 @@
-//! What a server must be before it is trusted with jobs.
+//! The requirements that a server must meet before it may hold jobs.
 
 use redis::Value;
 
@@ -11,17 +11,17 @@ use crate::{
     error::{Error, Result},
 };
 
-/// The oldest Redis that is supported: functions of its Lua and sharded announcements are needed.
+/// The oldest supported Redis: the library needs functions of its Lua, and sharded channels.
 const OLDEST: (u32, u32) = (7, 0);
 
-/// What the URL takes a server for.
+/// The role that the URL implies for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(all(feature = "sentinel", feature = "cluster")), allow(dead_code, reason = "there are no such servers"))]
 pub(in crate::redis) enum Role {
     Standalone,
-    /// Known by sentinels.
+    /// A master that sentinels monitor.
     Master,
-    /// Of a cluster.
+    /// A node of a cluster.
     Node,
 }
 
@@ -30,7 +30,7 @@ pub(in crate::redis) async fn check(node: &Node, role: Role) -> Result<()> {
     let location = node.endpoint.shown();
     let info = match node.link(Purpose::Requests).send(redis::cmd("INFO").arg("everything")).await {
         Ok(info) => crate::redis::values::text(info)?,
-        // A user who may not look at the server may still use it.
+        // A user without the right to call INFO may still use the server.
         Err(refusal @ Refusal::Server(_)) if refusal.code() == Some("NOPERM") => {
             tracing::warn!(broker = location, error = %refusal.into_error(&node.endpoint), "cannot check version and settings of the server");
             return Ok(());
@@ -40,8 +40,8 @@ pub(in crate::redis) async fn check(node: &Node, role: Role) -> Result<()> {
     judge(&info, location, role)
 }
 
-/// What a server keeps, at least. Whether it syncs its log before it answers is known only to users
-/// that may read its settings.
+/// The minimal durability of a server. Only users who may read its settings can find out whether it
+/// syncs its log before it answers.
 pub(in crate::redis) async fn durability(node: &Node) -> Result<Durability> {
     let link = node.link(Purpose::Heartbeats);
     let info = match link.send(redis::cmd("INFO").arg("persistence")).await {
@@ -59,7 +59,7 @@ pub(in crate::redis) async fn durability(node: &Node) -> Result<Durability> {
 
 pub(in crate::redis) fn judge(info: &str, location: &str, role: Role) -> Result<()> {
     let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| begin_of(value.trim()));
-    // Valkey has a word of its own for it.
+    // Valkey has another name for this field.
     if field("redis_mode").or_else(|| field("server_mode")) == Some("sentinel") {
         let advice = "write redis+sentinel://host:port,host:port/SERVICE";
         return Err(Error::Config(format!("{location} is a sentinel, which holds no jobs; {advice}")));
@@ -76,7 +76,7 @@ pub(in crate::redis) fn judge(info: &str, location: &str, role: Role) -> Result<
     if field("role") == Some("slave") {
         return Err(Error::unavailable(location, "it is a replica; connect to its master"));
     }
-    // Last, so that for those who only look nothing else is wrong.
+    // The eviction policy is checked last, because programs that only read accept this error.
     match field("maxmemory_policy").filter(|policy| drops_jobs(policy)) {
         Some(policy) => Err(Error::Evicts { broker: location.to_owned(), policy: policy.to_owned() }),
         None => Ok(()),
@@ -89,7 +89,7 @@ pub(in crate::redis) fn drops_jobs(policy: &str) -> bool {
     policy.starts_with("allkeys")
 }
 
-/// What of a word of the server's is shown to people.
+/// The part of a server's word that messages show.
 fn begin_of(word: &str) -> &str {
     const SHOWN: usize = 64;
     word.char_indices().nth(SHOWN).map_or(word, |(end, _)| &word[..end])

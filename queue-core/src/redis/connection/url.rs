@@ -1,4 +1,4 @@
-//! URLs, and how the servers that they name are reached.
+//! URLs, and the connection settings of the servers that they name.
 //!
 //! | URL | names |
 //! |---|---|
@@ -29,7 +29,7 @@ use crate::{
 /// The namespace of a URL that names none.
 const NAMESPACE: &str = "queue";
 
-/// What a URL says.
+/// The parts of a URL.
 #[derive(Debug)]
 pub(in crate::redis) struct Target {
     pub(in crate::redis) engine: Engine,
@@ -38,13 +38,13 @@ pub(in crate::redis) struct Target {
     pub(in crate::redis) location: String,
 }
 
-/// Which servers there are.
+/// The kind and the addresses of the servers.
 #[derive(Debug)]
 #[cfg_attr(not(all(feature = "sentinel", feature = "cluster")), allow(dead_code, reason = "read, and then refused"))]
 pub(in crate::redis) enum Engine {
-    /// One that stands alone.
+    /// One server without sentinels or a cluster.
     Standalone(Access, Address),
-    /// A master that sentinels know.
+    /// A master that sentinels monitor.
     Sentinel { sentinels: Vec<(Access, Address)>, service: String, servers: Access },
     /// The nodes of a cluster, some of which are named.
     Cluster { seeds: Vec<Address>, nodes: Access },
@@ -61,10 +61,10 @@ impl Engine {
     }
 }
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::redis) struct Address {
-    /// Or the path of a socket, which begins with a `/`.
+    /// A host name, or the path of a socket, which begins with a `/`.
     pub(in crate::redis) host: String,
     pub(in crate::redis) port: u16,
 }
@@ -89,19 +89,20 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// How a server is spoken to: user, password, database, TLS.
+/// The connection settings of a server: user, password, database, TLS.
 #[derive(Clone)]
 pub(in crate::redis) struct Access {
     info: ConnectionInfo,
-    /// Read for every connection, so that a password can be replaced while we run.
+    /// Read for every connection, so that an operator can replace the password while the process
+    /// runs.
     password_file: Option<PathBuf>,
-    /// The name that the certificates have, if it is not that of the address.
+    /// The name in the certificates, if it differs from the address.
     tls_name: Option<String>,
 }
 
 impl std::fmt::Debug for Access {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // It holds a password.
+        // Omits the password.
         f.write_str("Access")
     }
 }
@@ -130,7 +131,8 @@ impl Access {
             settings = settings.set_password(password(file)?);
         }
         #[cfg(feature = "tls")]
-        // A second call finds one installed, perhaps the application's own, which is as good.
+        // A second call finds a provider installed. The application may have installed its own,
+        // which is suitable too.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = redis::Client::open(self.info.clone().set_addr(at).set_redis_settings(settings))
             .map_err(|error| Error::invalid("server address", address.to_string(), format!("cannot be used: {error}")))?;
@@ -162,7 +164,7 @@ fn password(file: &Path) -> Result<String> {
 pub(in crate::redis) fn target(url: &str) -> Result<Target> {
     let location = redacted(url);
     if location.ends_with("://***") {
-        // Nothing else may be said of it: any part may be one of its password.
+        // The message contains no part of the URL, because any part may belong to its password.
         let advice = "cannot be read; write redis://[user:password@]host[:port][/db], and in a password %40 for `@`, %2F for `/`, %3F for `?`, %23 for `#`";
         return Err(Error::invalid("URL", location, advice));
     }
@@ -212,25 +214,24 @@ pub(in crate::redis) fn target(url: &str) -> Result<Target> {
     Ok(Target { engine, namespace: parts.parameters.namespace.to_owned(), location })
 }
 
-/// What may stand behind the `?` of a URL. Files are named by their paths as they are.
+/// The parameters after the `?` of a URL. File paths are not percent-decoded.
 #[derive(Clone, Default)]
 struct Parameters<'a> {
-    /// Begins the names of all keys: `queue`, if nothing is said.
+    /// The prefix of all keys; `queue` by default.
     namespace: &'a str,
-    /// A file with the password, in place of one in the URL. It is read again for every new
+    /// A file with the password, instead of a password in the URL. It is read again for every new
     /// connection.
     password_file: &'a str,
-    /// A file with the certificates (PEM) of those who are trusted to certify servers, in place of
-    /// the usual ones. For TLS.
+    /// A file with the trusted root certificates (PEM), instead of the default ones. For TLS.
     ca: &'a str,
-    /// The name that the certificates of the servers have, where they announce addresses. For TLS.
+    /// The name in the certificates of servers that announce addresses. For TLS.
     tls_name: &'a str,
-    /// The number of the database. For `redis+unix`, whose path is that of the socket.
+    /// The number of the database. For `redis+unix`, where the path is that of the socket.
     db: &'a str,
-    /// Files with our own certificate and its key (PEM), for servers that want one. For TLS.
+    /// Files with our own certificate and its key (PEM), for servers that require one. For TLS.
     cert: &'a str,
     key: &'a str,
-    /// Who we are for sentinels that ask. For `redis+sentinel`.
+    /// The user for sentinels that require authentication. For `redis+sentinel`.
     sentinel_user: &'a str,
     sentinel_password: &'a str,
     sentinel_password_file: &'a str,
@@ -241,7 +242,7 @@ impl<'a> Parameters<'a> {
         let has_sentinels = engine == "sentinel";
         let mut this = Parameters { namespace: NAMESPACE, ..Parameters::default() };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            // Whatever stands behind the `=` may be a secret.
+            // The value may be a secret.
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let place = match name {
                 "namespace" => &mut this.namespace,
@@ -277,7 +278,7 @@ impl<'a> Parameters<'a> {
     }
 }
 
-/// A URL, taken apart. What is between the parts is checked where they are used.
+/// The parts of a URL. Each is checked where it is used.
 #[derive(Clone)]
 struct Parts<'a> {
     location: &'a str,
@@ -313,7 +314,7 @@ impl<'a> Parts<'a> {
         Parts { user, parameters, ..self.clone() }
     }
 
-    /// Certificates that the URL names, put into a server's address.
+    /// Adds the certificates that the URL names to a server's address.
     #[cfg(feature = "tls")]
     fn certified(&self, info: ConnectionInfo) -> Result<ConnectionInfo> {
         let Parameters { ca, cert, key, .. } = self.parameters;
@@ -334,7 +335,7 @@ impl<'a> Parts<'a> {
         Ok(client.map_err(unusable)?.get_connection_info().clone())
     }
 
-    /// One server: `host[:port]`, with a database behind a `/`.
+    /// One server: `host[:port]`, with a database after a `/`.
     fn server(&self, host: &str, path: &str, port: u16) -> Result<(Access, Address)> {
         let unreadable = |problem: String| {
             let form = match self.engine {

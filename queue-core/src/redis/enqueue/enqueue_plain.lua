@@ -27,7 +27,7 @@ if #ARGV > 3 then
   local n = call('RPUSH', K.ready2, unpack(ids))
   count('enqueued', #ids)
   if n == #ids then
-    -- The list was empty. Only then the time is asked for.
+    -- The list was empty. The time is read only in this case.
     --- include script/hint
     hint()
   end

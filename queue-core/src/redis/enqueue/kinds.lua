@@ -1,4 +1,4 @@
--- Jobs of any kind, those together that are stored alike.
+-- Stores jobs of all kinds. Jobs that are stored in the same way are stored together.
 --- include doors/ready, doors/end, doors/keys, doors/tags
 
 local behind = unknown_to_a_lane(ARGV[3])
@@ -10,16 +10,17 @@ if string.find(ARGV[3], 'l', 1, true) then
 end
 may_have_tags = string.find(ARGV[3], 'i', 1, true) ~= nil
 
--- A digit per job, and the ids of the jobs that those from 3 on name.
+-- A digit for each job, and the ids that the digits from 3 on name.
 local answers, named = nil, {}
 local total, enqueued = 0, 0
 local woken = false
 local later = {}
--- The group of the jobs that follow, and how many of each group come at the end of a part.
+-- The group of the following jobs. For each group, the number of its jobs that are added at the end
+-- of this part.
 local group, coming, chain, cost = nil, {}, nil, nil
 
--- Of an enqueue by a relay, groups of which a job was refused: those behind it are answered 7, so
--- that none goes before it.
+-- Groups in which a job of this relay was refused. Later jobs of the relay in these groups get 7,
+-- so that the order is kept.
 local refused = {}
 
 -- Whether no further job of a group may be stored.
@@ -59,8 +60,8 @@ local function is_unrun(record)
   return state == 'cancelled' or state == 'expired'
 end
 
--- What a given id is answered that is known: 1 its job exists, 2 another one has that id. And the
--- record that gives way to a new job.
+-- The answer for a chosen id that is known: 1 its job exists, 2 another job has that id. If the id
+-- is free, also the record that the new job replaces.
 local function known_given(id, digest)
   local record = call('HGET', K.records, id)
   if is_unrun(record) then
@@ -68,7 +69,7 @@ local function known_given(id, digest)
   end
   local known = call('HGET', K.given, id)
   if not known and not record and call('HEXISTS', K.jobs, id) == 1 then
-    -- Its digest was lost to somebody else's hand. A second job of this id would be one too many.
+    -- Another program has deleted its digest. A second job with this id would be a duplicate.
     known = digest
     call('HSET', K.given, id, digest)
   end
@@ -78,12 +79,13 @@ local function known_given(id, digest)
   return nil, record
 end
 
--- Whether the broker has the job of a made id. Only a relay sends one again.
+-- Whether the broker has the job of a generated id. Only a relay sends such a job again.
 local function is_stored(id)
   return call('HEXISTS', K.jobs, id) == 1 or call('HEXISTS', K.records, id) == 1
 end
 
--- The record of an earlier job of an id gives way: it must not be taken for that of the new one.
+-- Removes the record of an earlier job with the same id, which must not be mistaken for the record
+-- of the new job.
 local function replace_record(id, record)
   if record then
     if is_unrun(record) then
@@ -95,7 +97,8 @@ local function replace_record(id, record)
   end
 end
 
--- A job whose id was given: 0 it is stored, 6 its group is full, or what the id is answered.
+-- Stores a job with a chosen id. Returns 0 stored, 6 group full, 7 an earlier job of the group was
+-- refused, or the answer for a known id.
 local function store_given(id, envelope, priority, at, digest)
   local known, record = known_given(id, digest)
   if known then
@@ -114,8 +117,9 @@ end
 
 --- include enqueue/unique
 
--- Jobs of groups that are ready now, of made ids and without a key: so many times id, envelope,
--- priority, group; `width` of 6: chain, cost, too. Gives how many were stored.
+-- Stores jobs of groups that are ready now, with generated ids and without a unique key. The
+-- arguments of each job are id, envelope, priority and group, and with a `width` of 6 also chain
+-- and cost. Returns the number of stored jobs.
 local function store_grouped(from, n, width)
   local bodies, places, ids, priorities, costs, stored = {}, {}, {}, {}, {}, 0
   coming = {}
@@ -154,8 +158,8 @@ local function store_grouped(from, n, width)
   return stored
 end
 
--- Jobs of a relay, of made ids and without a key: so many times id, envelope, priority, delay,
--- time.
+-- Stores jobs of a relay with generated ids and without a unique key. The arguments of each job are
+-- id, envelope, priority, delay and time.
 local function store_relayed(from, n)
   local ids = {}
   for at = 1, n do
@@ -290,7 +294,7 @@ if enqueued == total and #named == 0 then
   call('HSET', K.producers, ARGV[1], ARGV[2])
   return false
 end
--- A digit per job.
+-- A digit for each job.
 for at = 1, total do
   answers[at] = answers[at] or 0
 end

@@ -1,12 +1,12 @@
--- The number of an enqueue (R12): one that was answered before is answered with the same, and
--- nothing of it is stored again.
+-- Checks the number of an enqueue (R12). If the number was answered before, the script returns the
+-- same answer and stores nothing.
 -- ARGV[1]  producer  the name of the producer
 -- ARGV[2]  seq       the number of the enqueue; of a relay also `#` and a digest in hexadecimal.
 --                    The same number with another digest is another request.
 --
--- The entry of the producer is the last number, with its digest; behind a colon the answers, if not
--- all jobs were stored; if these name ids, behind a colon the ids, and a semicolon; and at last the
--- marks of `sweep.lua`, if it has looked since.
+-- The entry of a producer is the last number with its digest. If not all jobs were stored, a colon
+-- and the answers follow. If the answers name ids, a colon, the ids and a semicolon follow. The
+-- marks of `sweep.lua` are at the end.
 
 local entry = call('HGET', K.producers, ARGV[1]) or ''
 local last, of, stored, ids = string.match(entry, '^%d+$'), '', '', ''

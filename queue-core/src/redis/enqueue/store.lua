@@ -1,6 +1,6 @@
 --- include doors/aging, doors/tags, doors/transitions
--- Stores jobs that are ready now: pairs of id and envelope. Returns true if the list was empty
--- before, and how many jobs there are.
+-- Stores jobs that are ready now: pairs of id and envelope. Returns whether the list was empty
+-- before, and the number of jobs.
 local function store(from, to, list)
   call('HSET', K.jobs, ARGV[from], LONG, unpack(ARGV, from, to))
   local ids = {}

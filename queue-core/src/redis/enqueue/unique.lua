@@ -1,18 +1,18 @@
--- Jobs with keys: 'u', n, then of each job:
+-- Jobs with unique keys: 'u', n, then for each job:
 --
 --   id, envelope, priority, delay or '', time or '', digest, key
---   how long the key is held: 'e', 's', or milliseconds
+--   the hold: 'e', 's', or a hold time in milliseconds
 --   the conflict handling: 's' skip, 'r' replace, 'f' replace all but the payload, 'b' buffer one
---   how long at most later jobs may postpone the job, or ''
+--   the longest time by which later jobs may postpone the job, or ''
 --- include doors/keys, script/first_due
 
--- Whether a job that waited for its time waits no longer, or for another one.
+-- Whether a scheduled job has become ready or was postponed.
 local moved = false
 
--- Jobs whose keys are free, and which are like most: they are stored together.
+-- Jobs that can be stored together: their keys are free, and they have no rare properties.
 local alike = { jobs = {}, keyed = {}, unique = {}, ids = {} }
 
--- All that was stored before is where it belongs.
+-- Stores all jobs that were collected before.
 local function store_alike()
   wait(K.scheduled, later)
   later = {}
@@ -26,7 +26,7 @@ local function store_alike()
   end
 end
 
--- Where the job is that holds a key.
+-- The state of the job that holds a key.
 local function state_of_holder(id)
   if call('HEXISTS', K.active, id) == 1 then
     return 'active'
@@ -46,7 +46,7 @@ local function set_priority(id, priority)
   end
 end
 
--- A job that has not started takes the time and the priority of another.
+-- Gives a job that has not started the time and the priority of another job.
 local function postpone(id, state, key, priority, at)
   if state == 'held' then
     set_priority(id, priority)
@@ -169,7 +169,7 @@ local function answer_unique(id, answer, other)
   enqueued = enqueued + ((answer == 0 or answer == 5 and other == id) and 1 or 0)
 end
 
--- All of them are stored, as far as they can be.
+-- Stores the jobs that were collected, and updates the next due time.
 local function end_uniques()
   store_alike()
   if moved then
@@ -177,7 +177,7 @@ local function end_uniques()
   end
 end
 
--- So many jobs with keys, from an argument on.
+-- Stores `n` jobs with unique keys, from the argument `from` on.
 local function store_uniques(from, n)
   local keys, taken = {}, {}
   for at = 1, n do
@@ -193,9 +193,9 @@ local function store_uniques(from, n)
   end_uniques()
 end
 
--- So many jobs with keys that are alike but for these: made ids and normal priority, ready now,
--- without a group. Pairs of id and envelope, then the keys. Usually each key is free, and all are
--- stored in one piece.
+-- Stores `n` jobs with generated ids and normal priority that have the same hold and conflict
+-- handling, are ready now and have no group. The arguments are pairs of id and envelope, then the
+-- keys. Usually each key is free, and all jobs are stored in one piece.
 local function store_keyed(from, n, hold, conflict)
   local keys_from = from + 2 * n
   local holders = call('HMGET', K.unique, unpack(ARGV, keys_from, keys_from + n - 1))

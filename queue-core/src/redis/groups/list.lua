@@ -10,15 +10,17 @@
 -- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/schema, script/clock
 
--- What is asked of jobs here: whether there are suspects is asked of the jobs themselves.
+-- Unknown bits: every feature is read from its keys.
 local bits = nil
 --- include script/has, people/since
 
 local names = { ARGV[2] }
 if ARGV[1] == 'all' then
-  -- Jobs with limits and without a group are no group, and stand before all others.
+  -- `NO_GROUP` has the jobs that have limits but no group. It is not a group, and sorts before all
+  -- groups.
   local seen, found, after = {}, {}, ARGV[2] == '' and NO_GROUP or ARGV[2]
-  -- Names are compared by bytes: no text is the beginning of another, as its length goes first.
+  -- Names are compared by bytes. No name is a prefix of another, because each begins with its
+  -- length.
   local function before(one, other)
     for at = 1, math.min(#one, #other) do
       if byte(one, at) ~= byte(other, at) then
@@ -32,7 +34,7 @@ if ARGV[1] == 'all' then
       seen[group], found[#found + 1] = true, group
     end
   end
-  -- The next groups of `line`, of its suspects, and of those that run.
+  -- The next groups with ready jobs, with suspects and with running jobs.
   for _, look in ipairs({ { K.line, '' }, { K.line, '\255' }, { K.holders, '' } }) do
     local from = '(' .. look[2] .. after .. '\255'
     for _ = 0, ARGV[3] do

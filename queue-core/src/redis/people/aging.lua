@@ -16,7 +16,7 @@ if stored ~= ARGV[2] then
     if behind then
       return redis.error_reply('BEHIND ' .. behind)
     end
-    -- Who rises comes to the lists of other priorities.
+    -- Rising jobs move to the lists of other priorities.
     set_bit('p')
     set_bit('o')
     call('HSET', K.meta, 'aging', ARGV[2])
@@ -26,7 +26,7 @@ if stored ~= ARGV[2] then
   end
 end
 if whole(string.match(ARGV[2], '^%d+') or '') == 0 then
-  -- None rises any more. In bounded steps.
+  -- Aging has ended. The ready jobs are removed from `rising` in bounded steps.
   many('ZREM', K.rising, call('ZRANGE', K.rising, 0, PIECE - 1))
   if call('EXISTS', K.rising) == 1 then
     return 'MORE'

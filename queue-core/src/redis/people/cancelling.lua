@@ -1,7 +1,7 @@
--- Cancelling jobs in any state that is not final.
+-- Cancels jobs in any state that is not final.
 --- include doors/settle, doors/end, doors/ready, people/note_due_and_hint
 
--- Cancels a job that waits and does not run. False: it has ended, or there is none.
+-- Cancels a waiting job. False: the job has ended or does not exist.
 local function cancel_waiting(id, reason)
   if call('HEXISTS', K.jobs, id) == 0 or call('HEXISTS', K.records, id) == 1 or call('ZSCORE', K.dead, id) then
     return false
@@ -11,7 +11,7 @@ local function cancel_waiting(id, reason)
   return true
 end
 
--- Answers for each id: 0 there is none, 1 cancelled, 2 cancelled while active.
+-- Returns for each id: 0 not found, 1 cancelled, 2 cancelled while active.
 local function cancel_jobs(ids, reason)
   -- The cancelled deliveries of each lane, packed once.
   local answers, notes = {}, {}

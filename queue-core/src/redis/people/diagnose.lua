@@ -16,7 +16,7 @@
 -- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/clock, script/bits, doors/keys, people/shown
 
--- How many places of a list lie before an id. Of a long list its ends alone are looked through.
+-- The number of ids before an id in a list. In a long list, only the ends are searched.
 local function before_in(list, id)
   local key, looked = LISTS[list], math.max(100, math.floor(C.places_examined / #ARGV))
   local at = call('LPOS', key, id, 'MAXLEN', looked)
@@ -27,7 +27,7 @@ local function before_in(list, id)
   return call('LPOS', key, id, 'RANK', '-1', 'MAXLEN', looked) or length
 end
 
--- How many jobs of a group stand in its line with this digit, or one that goes first.
+-- The number of jobs of a group in its line with this digit or an earlier one.
 local function up_to(group, digit)
   return call('ZLEXCOUNT', K.line, '[' .. group .. '!', '(' .. group .. digit .. '\255')
 end
@@ -50,8 +50,8 @@ for list = 0, 3 do
 end
 plain = plain + up_to(NO_GROUP, '3')
 
--- Chains of a priority are served in rotation: of the own one alone it is known which jobs come
--- later.
+-- The chains of a priority are served in rotation. Jobs of other chains with this priority
+-- therefore count as earlier.
 local function before_in_group(member)
   local group, _, is_suspect, chain, digit = parts_of(member)
   if is_suspect then

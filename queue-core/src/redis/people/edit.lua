@@ -71,7 +71,7 @@ if group ~= '' and group ~= own_group then
   end
 end
 
--- Nothing is in the way. What stays where it is keeps its place in the line.
+-- The edit is allowed. A job that does not change its place keeps its position in the line.
 local leaves = retimes and state ~= 'held' or state == 'ready' and (priority ~= job[3] or regroups)
   or state == 'parked' and is_new == '1' or state == 'held' and rekeys
 if leaves then

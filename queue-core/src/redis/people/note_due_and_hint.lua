@@ -1,7 +1,7 @@
--- What scripts do at last that have changed where jobs are.
+-- The last step of scripts that have moved jobs.
 --- include doors/groups, script/first_due, script/hint
 
--- Stores when the next job is due, and notifies the workers if there is work now.
+-- Stores when the next job is due, and notifies workers if a job may start now.
 local function note_due_and_hint()
   update_due()
   if opened then

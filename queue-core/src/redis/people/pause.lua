@@ -36,7 +36,7 @@ local rule, before = string.match(stored or '::::', '^([^p]*)p?(.*)$')
 if is_task or of == 'q' then
   before = (is_task or head[5] == '1') and call('HGET', K.pauses, of) or ''
 end
--- It has begun with the pause that there is, unless that has ended.
+-- A pause that replaces a valid one keeps its beginning.
 local since, ends = string.match(before, '^(%d+):(%d*)')
 if not since or ends ~= '' and whole(ends) <= now then
   since = ms(now)

@@ -1,7 +1,7 @@
--- scheduled or retry -> the tail of ready, before their time.
+-- Moves scheduled jobs and retries to the tail of the ready jobs before they are due.
 --- include doors/back, people/note_due_and_hint
 
--- Answers for each id: 0 not changed, 1 changed.
+-- Returns for each id: 0 not changed, 1 changed.
 local function promote_jobs(ids)
   local answers, early = {}, {}
   for at, id in ipairs(ids) do

@@ -10,7 +10,8 @@ local answer = id and { id, upto and ms(upto) or '', next_for(ARGV[1]) or '' }
 if id then
   local key, hold = key_in(call('HGET', K.keyed, id) or '')
   if key == ARGV[1] then
-    -- It lacks its key for a reason, until it comes back to wait.
+    -- Marks that the key was taken, so that the auditor does not restore it. The job acquires a key
+    -- again when it returns to a waiting state.
     put_rare('u', K.keyed, id, key .. hold .. '0')
   end
   free_key(ARGV[1])

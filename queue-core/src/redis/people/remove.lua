@@ -1,4 +1,4 @@
--- Removing jobs that are not active.
+-- Removes jobs that are not active.
 --- include doors/end, doors/ready, people/note_due_and_hint
 
 -- False: there is no job with this id, or it is active.
@@ -19,7 +19,7 @@ local function remove(id)
   return true
 end
 
--- Answers for each id: 0 not removed, 1 removed.
+-- Returns for each id: 0 not removed, 1 removed.
 local function remove_jobs(ids)
   local answers = {}
   for at, id in ipairs(ids) do

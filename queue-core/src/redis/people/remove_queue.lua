@@ -7,7 +7,7 @@
 
 local remembered = string.match(call('HGET', K.meta, 'ages') or '', '^%d+:(%d+)') or ARGV[1]
 local aging = string.match(call('HGET', K.meta, 'aging') or '', '^%d+:(.+)$')
--- Without their answers, a relay would send its rows again.
+-- Without the answers in these entries, a relay would enqueue its rows again.
 local has_outbox = call('HLEN', K.producers) > 10000
 for _, producer in ipairs(has_outbox and {} or call('HGETALL', K.producers)) do
   has_outbox = has_outbox or string.find(producer, '^%d+#') ~= nil
@@ -15,10 +15,10 @@ end
 local used = {}
 for _, use in ipairs({
   { 'jobs', call('EXISTS', K.jobs) },
-  -- The leases of workers that have stopped are over.
+  -- The leases of stopped workers have expired.
   { 'workers', call('ZCOUNT', K.leases, '(' .. ms(now), '+inf') },
   { 'schedules', call('EXISTS', K.schedules) },
-  -- What programs have declared goes with them.
+  -- Declarations of the code are removed with the queue.
   { 'rules of groups', call('HLEN', K.rules) - call('HEXISTS', K.rules, '+') },
   { 'limits', call('EXISTS', K.limits) },
   { 'pauses', (call('EXISTS', K.pauses) == 1 or call('HGET', K.meta, 'paused') == '1') and 1 or 0 },

@@ -1,8 +1,8 @@
--- dead, cancelled or expired -> ready, with clean counters.
+-- Moves dead, cancelled or expired jobs to the ready jobs, and clears their counters.
 --- include doors/end, doors/back
 
--- What the record of a job that nobody has run knows goes back to where it was. False: the id has
--- no such record. An id: that job has its key.
+-- Restores the data of a cancelled or expired job from its record. False: the id has no such
+-- record. An id: that job holds its key.
 local function restore_record(id)
   local packed = call('HGET', K.records, id)
   local record = packed and unpacked(packed) or {}
@@ -36,9 +36,9 @@ local function restore_record(id)
   return true
 end
 
--- Triples of an id, its envelope without an expiry, or '' if it has none, and then also the
--- envelope as it was read. Answers: 0 not changed, 1 changed, 3 its envelope is another one by now,
--- or the id of the job that holds the key of this one.
+-- Takes triples of an id, its envelope without an expiry or '' if it has none, and in the first
+-- case the envelope as it was read. Returns for each: 0 not changed, 1 changed, 3 its envelope has
+-- changed since, or the id of the job that holds its key.
 local function requeue_jobs(triples)
   local answers, woken = {}, false
   for at = 1, #triples, 3 do

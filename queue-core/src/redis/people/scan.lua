@@ -18,8 +18,8 @@ local HASHES = { jobs = K.jobs, active = K.active, held = K.held, records = K.re
 local SETS = { scheduled = K.scheduled, retry = K.retry, dead = K.dead, parked = K.parked, line = K.line, lapsing = K.lapsing, holds = K.holds }
 local place, limit, order = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
--- Whether one member comes behind another of its score: a server compares their bytes, Lua would
--- compare letters of a language.
+-- Whether one member is after another one with the same score. The server compares bytes. Lua's `<`
+-- would use the locale.
 local function is_behind(one, other)
   for at = 1, math.min(#one, #other) do
     local a, b = byte(one, at), byte(other, at)
@@ -54,15 +54,16 @@ local function id_of(field, value)
   return place == 'parked' and (string.match(field, '%z(.*)$') or '') or field
 end
 
--- In small pieces, the first of four: each brings its jobs with their results, also those that are
--- not wanted. A table from which most jobs have gone gives few a piece.
+-- Reads small pieces, the first with four entries, because each piece reads complete jobs with
+-- their results, including unwanted jobs. Each piece of a table from which most jobs were deleted
+-- has few entries.
 local function met(cursor, given_by)
   local is_wanted, alive, examined, size, pieces = {}, life(), 0, 0, 0
   for at = 6, #ARGV do
     is_wanted[ARGV[at]] = true
   end
-  -- A cursor means nothing to another server. Where INFO is denied no server is known, and each is
-  -- taken for the same one: a scan that began anew at each step would never end.
+  -- A cursor is valid only on the server that returned it. If INFO is denied, the server is unknown
+  -- and assumed to be the same: otherwise the scan would restart at each step and never end.
   cursor = given_by == alive and cursor or '0'
   local answer, command = { '0', alive, 0 }, HASHES[place] and 'HSCAN' or 'ZSCAN'
   repeat

@@ -1,9 +1,9 @@
--- Everything about a job: false, or state, envelope, priority, attempts, crashes, snoozes, time,
--- receipt, failures, reason or note or the name under which it is parked, result, until when it is
--- kept, or parked if releases cannot read it, what is noted of its key and of its group, when it
--- rises, and how often and when last it was returned.
+-- All data of a job, or false. The list has: state, envelope, priority, attempts, crashes, snoozes,
+-- time, receipt, failures, reason or note or the name under which the job is parked, result, the
+-- time until which the job is kept or parked as unreadable, the stored unique key, the stored
+-- group, the time of the next rise, and the number and the last time of returns.
 
--- How many bytes it has of what grows: envelope, errors and result.
+-- The size of the unbounded fields in bytes: envelope, errors and result.
 local function bytes_of(job)
   return #job[2] + #job[9] + #job[11]
 end

@@ -1,8 +1,8 @@
--- How long ago a job could start.
+-- Finds out since when jobs could start.
 --- include doors/groups
 
--- The options of an envelope: its map without the payload, which comes first. The server's decoder
--- knows no binary values.
+-- The options of an envelope: its map without the payload, which is the first field. The server's
+-- MessagePack library cannot decode binary values.
 local function options(envelope, first)
   local fields, marker = byte(envelope, first) or 0, byte(envelope, first + 3)
   local bytes = marker and 2 ^ (marker - 196)
@@ -16,8 +16,8 @@ local function options(envelope, first)
   return unpacked(string.char(fields - 1) .. string.sub(envelope, first + 4 + bytes + length)) or {}
 end
 
--- Since when a job of a list, or of the line of a group, could start. Nothing if that is not known:
--- it is gone, it waited for another time meanwhile, or its task repeats.
+-- The time since which a job of a list, or of the line of a group, could start. nil if unknown: the
+-- job is gone, has waited for another time meanwhile, or its task repeats.
 local function since_of(id, list)
   local envelope = call('HGET', K.jobs, id)
   if
@@ -38,8 +38,8 @@ local function since_of(id, list)
   return math.max(since + whole(map.d or 0), whole(map.t or 0))
 end
 
--- How many more chains one script looks at, beside the first of each priority of a group. Nothing:
--- it has not been asked whether there are any.
+-- The number of further chains that one script examines, in addition to the first chain of each
+-- priority of a group. nil: not determined yet.
 local more_chains = nil
 
 local function chain_of(member)
@@ -47,8 +47,8 @@ local function chain_of(member)
   return chain
 end
 
--- Since when the oldest ready job of a group could start: of each priority the first jobs of its
--- first chains are looked at.
+-- The time since which the oldest ready job of a group could start. Of each priority, the first
+-- jobs of its first chains are examined.
 local function oldest_of(group)
   local oldest = nil
   for digit = 0, 3 do

@@ -10,7 +10,7 @@
 -- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/clock
 
--- What is asked of jobs here: whether there are suspects is asked of the jobs themselves.
+-- Unknown bits: every feature is read from its keys.
 local bits = nil
 --- include script/has, people/since, lease/deregister
 
@@ -25,8 +25,8 @@ for list, key in pairs({ ['0'] = K.ready0, ['1'] = K.ready1, ['2'] = K.ready2, [
   end
 end
 
--- The age of jobs of the groups that are served next, and of jobs with limits and without a group.
--- If none of these has an age, that of some groups that may not be served.
+-- Reads the age of jobs of the groups that are served next, and of jobs that have limits but no
+-- group. If none of these has an age, reads those of some groups that may not be served.
 local lined = call('ZCARD', K.line)
 if lined > 0 then
   local seen, left, behind = {}, C.heads, '(' .. NO_GROUP .. '\255'

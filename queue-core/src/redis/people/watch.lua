@@ -8,7 +8,7 @@
 local id = ARGV[1]
 local job = shown(id)
 
--- Whether one more may wait. Marks of callers that have gone are no reason to refuse one.
+-- Whether another job may be watched. Expired marks are removed first.
 local function has_room()
   if call('ZCARD', K.watched) < C.most_watched then
     return true
@@ -18,11 +18,11 @@ local function has_room()
   return #over > 0
 end
 
--- Where a worker does not know the mark, who waits has to look.
+-- If a worker does not know the mark, the caller has to poll.
 if job and job[1] ~= 'dead' and call('HEXISTS', K.records, id) == 0 and not unknown_to_a_lane('w') and has_room() then
   set_bit('w')
   call('ZADD', K.watched, ms(now + C.watched_ms), id)
-  -- Once in a second, however many wait.
+  -- At most once per second, however many callers wait.
   local hinted = whole(call('HGET', K.meta, 'hinted'))
   if hinted > now or hinted + 1000 <= now then
     call('HSET', K.meta, 'hinted', ms(now))

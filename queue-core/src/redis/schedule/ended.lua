@@ -1,9 +1,9 @@
--- What the jobs of schedules leave when they end. `ticked` holds of each that has not ended
--- `RUN:SCHEDULE`, or `RUN!SCHEDULE` if it is to be cancelled at its ending. The bit `s` tells of
--- it. See `ScheduleState::ended`.
+-- Records the endings of jobs of schedules. `ticked` has `RUN:SCHEDULE` for each such job that has
+-- not ended, or `RUN!SCHEDULE` if the job will be cancelled at its ending. The feature bit is `s`.
+-- See `ScheduleState::ended`.
 --- include script/tools, script/hint, script/has
 
--- Jobs that have ended and were to be cancelled: their lanes need not be notified any more.
+-- Jobs that have ended and were to be cancelled. Their lanes are no longer notified.
 local was_stopped = {}
 
 local function note_run(state, run, how)
@@ -24,7 +24,7 @@ local function note_paused(state)
   state.e = events
 end
 
--- A job of a schedule has ended: in this state, or it is parked.
+-- Updates the state of a schedule when one of its jobs has ended in this state, or is parked.
 local function tick_ended(name, run, how)
   local state = unpacked(call('HGET', K.states, name))
   if not state then
@@ -51,7 +51,7 @@ local function tick_ended(name, run, how)
   call('HSET', K.states, name, cmsgpack.pack(state))
 end
 
--- Jobs have ended, or are parked: those of schedules are noted. A parked one may still end.
+-- Records that jobs have ended or are parked. A parked job may still end.
 local function end_ticks(ids, how)
   if not has('s') or #ids == 0 then
     return
@@ -71,7 +71,7 @@ local function end_ticks(ids, how)
   end
 end
 
--- Whether a job that leaves its lane was to be cancelled meanwhile.
+-- Whether a job that leaves its lane has to be cancelled.
 local function is_stopped(id)
   return has('s') and string.find(call('HGET', K.ticked, id) or '', '^%d+!') ~= nil
 end

@@ -50,7 +50,7 @@ if ARGV[7] ~= '' and tonumber(first[2]) >= tonumber(ARGV[7]) then
   hint_tick(tonumber(ARGV[7]))
 end
 
--- Whether an id is one of those that a backfill or a person has made lately. It is from now on.
+-- Whether a backfill or an operator has made a job with this id lately. Also remembers the id.
 local function is_remembered(id)
   if whole(call('ZSCORE', K.backfilled, id) or '') > now - C.remembered_ms then
     return true

@@ -1,6 +1,6 @@
--- What an entry of a log says, and the id of the job that a subscription makes of it.
+-- Decodes an entry of a log, and makes the id of the job that a subscription creates for it.
 
--- A number in so many bytes, the high byte first.
+-- A number in `width` bytes, the high byte first.
 local function bytes_of(number, width)
   local text = ''
   for _ = 1, width do
@@ -9,7 +9,8 @@ local function bytes_of(number, width)
   return text
 end
 
--- A time as an envelope and an id have it. Most entries of a call are of few milliseconds.
+-- Times in the format of envelopes and ids. They are cached, because many entries of a call have
+-- the same millisecond.
 local times = {}
 
 local function time_of(at)
@@ -18,15 +19,15 @@ local function time_of(at)
   return text
 end
 
--- An id in the form of a UUIDv7 that no other entry of the log has, the time of the entry, and
--- whether both fit into such an id.
+-- An id in the form of a UUIDv7 that is unique in the log, the time of the entry, and whether both
+-- fit into such an id.
 local function made_id(entry)
   local at, seq = string.match(entry, '^(%d+)%-(%d+)$')
   at, seq = tonumber(at), tonumber(seq)
   if at < 2 ^ 48 and seq < FOREVER then
     return time_of(at) .. '\112\0\128' .. bytes_of(seq, 7), at, true
   end
-  -- Its dead letter needs an id nevertheless: a digest takes its place.
+  -- Its dead letter needs an id too, which is made from a digest.
   local digest = string.gsub(string.sub(redis.sha1hex(entry), 1, 14), '%x%x', function(hex)
     return string.char(tonumber(hex, 16))
   end)
@@ -34,7 +35,8 @@ local function made_id(entry)
   return time_of(at) .. '\112\1\128' .. digest, at, false
 end
 
--- The id of its job, its time, its fields, how many bytes they have, and whether it can have an id.
+-- The id of the job, the time, the fields, their size in bytes, and whether the entry fits into an
+-- id.
 local function read_entry(entry)
   local fields, size = {}, 0
   for at = 1, #entry[2], 2 do

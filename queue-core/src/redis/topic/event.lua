@@ -1,8 +1,8 @@
--- Entries of a log become jobs. Other programs may have added them: what cannot be read is a dead
--- letter, with its bytes, and holds nobody up.
+-- Makes jobs of the entries of a log. Other programs may have added entries. An unreadable entry
+-- becomes a dead letter with its bytes, and does not block later entries.
 --- include topic/entry, doors/tags, script/guard
 
--- What MessagePack writes before binary data of a length.
+-- The MessagePack header of binary data of this length.
 local function head_of(length)
   if length < 256 then
     return '\196' .. string.char(length)
@@ -12,8 +12,8 @@ local function head_of(length)
   return '\198' .. bytes_of(length, 4)
 end
 
--- Whether a text is UTF-8: each character of more than one byte is taken for a space, and no such
--- byte may be left.
+-- Whether a text is UTF-8. Each valid multi-byte character is replaced by a space, and then no byte
+-- of such a character may remain.
 local function is_text(text)
   if string.find(text, '[\128-\255]') then
     for _, character in ipairs({
@@ -26,8 +26,9 @@ local function is_text(text)
   return not string.find(text, '[\128-\255]')
 end
 
--- The texts by name that an entry has of headers or tags, or nothing: another program may have
--- added anything. They are `most` at most, and have `bytes` together at most.
+-- Decodes the headers or tags of an entry: texts by name. Returns nothing if the map is invalid,
+-- because another program may have added it. It may have at most `most` texts with `bytes` bytes in
+-- total.
 local function texts_of(stored, most, bytes)
   local map, n, size = unpacked(stored), 0, 0
   for name, value in pairs(map or {}) do
@@ -42,8 +43,8 @@ local function texts_of(stored, most, bytes)
   return n > 0 and map or nil
 end
 
--- The tags of an entry, as an envelope has them, or nothing. They are in the index only if every
--- lane knows it.
+-- The tags of an entry in the format of an envelope, or nothing. They are added to the index only
+-- if every lane knows the index.
 local function tags_of(stored)
   local map = texts_of(stored, C.most_tags, math.huge)
   for name, value in pairs(map or {}) do
@@ -77,8 +78,8 @@ local function is_name(event)
   return #event <= 128 and string.find(event, '^[%w._-]+$') ~= nil
 end
 
--- What is the same of all events of a type: how their envelopes begin, and why nobody can read
--- them, or nothing.
+-- The common data of all events of a type: the beginning of their envelopes, and the reason why
+-- they are unreadable, or nothing.
 local function kind_of(event)
   local shown, problem = event, nil
   if not event then
@@ -90,7 +91,7 @@ local function kind_of(event)
   return { head = '\1' .. string.char(#shown) .. shown, problem = problem }
 end
 
--- Why nobody can read an event, or nothing.
+-- The reason why an event is unreadable, or nothing.
 local function problem_of(kind, payload)
   if not payload then
     return 'the entry has no field `payload`'
@@ -108,8 +109,8 @@ local function problem_of(kind, payload)
   end
 end
 
--- Makes jobs of entries, but of those that the subscription passes over. Gives the ids of those
--- that are to be pushed, and how many bytes the entries had.
+-- Makes jobs of entries, except of those that the subscription skips. Returns the ids to push, and
+-- the size of the entries in bytes.
 local function take(entries, of)
   local types, known, kinds = of.types, {}, {}
   for event in string.gmatch(types, '[^,]+') do

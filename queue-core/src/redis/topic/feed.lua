@@ -1,6 +1,6 @@
--- Reads on in the log of a topic for one of its subscriptions, and stores a job for each entry
--- while the ready jobs are fewer than wanted. If many jobs are wanted it also reads for later
--- turns: many calls for few entries cost more.
+-- Reads further entries of a topic's log for one of its subscriptions, and stores a job for each
+-- entry while fewer jobs are ready than wanted. If many jobs are wanted, it also reads entries for
+-- later turns, because many calls with few entries cost more.
 -- ARGV[1]  name    the name of the subscription
 -- ARGV[2]  wanted  how many jobs are wanted
 -- Returns: 1 if there is more to read, or 0
@@ -13,8 +13,8 @@ if has('h') and head[5] == '1' then
   return 0
 end
 
--- How many jobs could start: those of a group that may be served count as one, and suspects, of
--- which a worker runs one at a time, as none. What was cut out of a list may still lie there.
+-- The number of jobs that could start. An eligible group counts as one job. Suspects do not count,
+-- because a worker runs only one of them at a time. Tombstones are subtracted.
 local function startable()
   local plain = math.min(call('LLEN', K.suspect) - call('HLEN', K.tombstones), 0)
   for _, list in ipairs({ K.ready0, K.ready1, K.ready2, K.ready3 }) do
@@ -23,7 +23,7 @@ local function startable()
   return math.max(plain, 0) + call('ZCARD', K.next)
 end
 
--- Most turns of a busy worker end here: what was read ahead is enough, and some is left.
+-- Most turns of a busy worker end here, because enough jobs were read ahead.
 local ready = startable()
 if ready > wanted then
   return 1
@@ -43,11 +43,11 @@ local read, bytes, enqueued, more, woken = 0, 0, 0, false, false
 while true do
   local room = math.min(C.most_taken - taken, wanted - startable(), C.trim_step - read)
   if room <= 0 or bytes >= C.max_bytes then
-    -- Where it has taken as many as it may, only an ending makes room.
+    -- If it has taken the largest number of jobs, only an ending makes room.
     more = taken < C.most_taken
     break
   end
-  -- Nobody knows how large the first entries are; the others are taken to be as these.
+  -- The size of the first entries is unknown. The others are assumed to be of the same size.
   local asked = math.min(room, read == 0 and 16 or math.max(math.floor((C.max_bytes - bytes) * read / math.max(bytes, 1)), 1))
   local entries = call('XRANGE', K.log, '(' .. of.cursor, '+', 'COUNT', ms(asked))
   if #entries > 0 then
@@ -62,7 +62,7 @@ while true do
   end
   if #entries < asked then
     if not of.position then
-      -- At the end of the log its place in it is known.
+      -- At the end of the log, the position of the cursor is known.
       local _, added = length_of_log()
       of.position, read = added, math.max(read, 1)
     end

@@ -19,7 +19,8 @@ for at = 3, #ARGV, 7 do
 end
 call('HSET', K.producers, ARGV[1], ARGV[2])
 
--- The channel of a subscription differs from that of the topic in the name before the colon.
+-- The channel of a subscription differs from the channel of its topic only in the name before the
+-- colon.
 local names, channels = call('HKEYS', K.subscriptions), string.sub(K.meta, 1, -6)
 for _, name in ipairs(names) do
   redis.pcall('SPUBLISH', channels .. name .. ':hint', '@' .. ms(micros))

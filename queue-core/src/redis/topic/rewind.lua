@@ -28,7 +28,7 @@ if not of then
   return ''
 end
 
--- Where it begins, and its place in the log if that is known.
+-- The new cursor, and its position if known.
 local function place_of(asked, first, length, added)
   local last = call('XREVRANGE', K.log, '+', '-', 'COUNT', '1')[1]
   if asked == 'now' or asked ~= 'start' and last and is_behind(asked, last[1]) then
@@ -39,8 +39,8 @@ local function place_of(asked, first, length, added)
   return asked, is_behind(first, asked) and added - length or nil
 end
 
--- Entries behind a position, up to another one: how many, the position behind them, and 1 if there
--- may be more. Each is given to a function.
+-- Calls a function for each entry after a position, up to another one. Returns the number of
+-- entries, the last position, and 1 if there may be more entries.
 local function step_through(position, upto, each)
   local passed, size, more = 0, 0, is_behind(upto, position)
   while more and passed < C.trim_step and size < C.max_bytes do
@@ -58,15 +58,15 @@ end
 
 local before = of.token or of.ended or ''
 if step == 'begin' and before ~= ARGV[6] and of.token ~= ARGV[4] then
-  -- It comes late: the runner has sent it twice, and this rewind has ended, or another one has
+  -- A late request: the runner has sent it twice, and this rewind has ended or another one has
   -- begun.
   return 'OTHER'
 elseif step == 'look' or step == 'begin' then
   local length, added = length_of_log()
   local first = call('XRANGE', K.log, '-', '+', 'COUNT', '1')[1]
   first = first and first[1]
-  -- Behind the cursor are the entries that it had read before an earlier rewind and has not read
-  -- again.
+  -- The entries between the cursor and `upto` were read before an earlier rewind, and have not been
+  -- read again.
   if not of.upto or is_behind(of.cursor, of.upto) then
     of.upto, of.upto_position = of.cursor, of.position
   end
@@ -79,7 +79,7 @@ elseif step == 'look' or step == 'begin' then
 elseif step == 'count' then
   return step_through(target, ARGV[4], tostring)
 elseif step == 'end' and not of.token and of.ended == target then
-  -- It was sent again.
+  -- The request was sent again.
   return { 0, '', 0 }
 elseif of.token ~= (step == 'forget' and ARGV[4] or target) then
   return 'OTHER'
@@ -87,7 +87,7 @@ elseif step == 'cancel' then
   local cancelled = 0
   for at = 5, #ARGV do
     local id = ARGV[at]
-    -- A job that was claimed since it was listed continues.
+    -- A job that was claimed after it was listed continues.
     if call('HEXISTS', K.active, id) == 0 and cancel_waiting(id, ARGV[4] ~= '' and ARGV[4] or nil) then
       cancelled = cancelled + 1
     end
@@ -103,7 +103,7 @@ elseif step == 'forget' then
   note_due_and_hint()
   return answer
 end
--- Its place is that of the cursor that there was, but for the entries between.
+-- The position is that of the old cursor, minus the entries between.
 if not of.position and of.upto_position and is_behind(of.upto, of.cursor) then
   of.position = of.upto_position - whole(ARGV[4])
 end

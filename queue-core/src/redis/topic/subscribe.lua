@@ -9,7 +9,8 @@
 --- include script/prelude, script/schema, script/clock, topic/subscription
 
 local name, begin, types, unknown_types = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
--- No type is forgotten, as it may be passed over later: workers of an older release know fewer.
+-- Types are never removed: events of a removed type might be skipped later, because workers of an
+-- older release know fewer types.
 local function both(known, declared)
   local types, seen = {}, { ['-'] = true }
   for event in string.gmatch(known .. ',' .. declared, '[^,]+') do
@@ -42,7 +43,7 @@ elseif begin == 'now' then
   local last = call('XREVRANGE', K.log, '+', '-', 'COUNT', '1')[1]
   of.cursor, of.position = last and last[1] or of.cursor, added
 else
-  -- Behind the last entry that there can be in the millisecond before.
+  -- The largest id of the millisecond before.
   of.cursor = whole(begin) > 0 and ms(whole(begin) - 1) .. '-18446744073709551615' or of.cursor
 end
 put_subscription(name, of)

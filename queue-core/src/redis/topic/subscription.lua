@@ -1,13 +1,14 @@
--- Subscriptions of a topic, as `subscriptions` has them:
--- `CURSOR POSITION LOST MADE BEGIN TYPES UNKNOWN SKIPPED REWIND`. The cursor is the id of the last
--- entry that was read, the position how many entries had been added to the log by then (`?`: not
--- known), and the types are joined by commas (`-`: none). Unknown is what becomes of events of
--- other types, `park` or `skip`, and skipped is how many were passed over by that. While a rewind
--- is under way it is `TOKEN/UPTO/POSITION`: whose it is, and how far it had read before, with the
--- position of that; else `TOKEN` of the last that has ended, or `-`; `TOKEN:UPTO:POSITION` while it
--- has not come again to where it had read before.
+-- Subscriptions of a topic. `subscriptions` has `CURSOR POSITION LOST MADE BEGIN TYPES UNKNOWN
+-- SKIPPED REWIND` for each.
+-- - CURSOR is the id of the last entry that was read. POSITION is the number of entries that had
+--   been added to the log by then (`?`: unknown).
+-- - TYPES are joined by commas (`-`: none). UNKNOWN is the handling of events of other types,
+--   `park` or `skip`. SKIPPED counts the skipped events.
+-- - REWIND is `TOKEN/UPTO/POSITION` during a rewind: its token, the cursor before it, and the
+--   position of that cursor. After a rewind it is `TOKEN:UPTO:POSITION` until the cursor has
+--   reached UPTO again, and then `TOKEN`. Without a rewind it is `-`.
 
--- Nil: there is no subscription of this name.
+-- nil: the subscription does not exist.
 local function subscription_of(name)
   local stored = call('HGET', K.subscriptions, name) or ''
   local cursor, position, lost, made, begin, types, unknown_types, skipped, rewind =
@@ -28,7 +29,7 @@ local function subscription_of(name)
   }
 end
 
--- Whether an entry, or a cursor, lies behind another.
+-- Whether an entry or a cursor is after another one.
 local function is_behind(one, other)
   local at, seq = string.match(one, '^(%d+)%-(%d+)$')
   local other_at, other_seq = string.match(other, '^(%d+)%-(%d+)$')
@@ -36,7 +37,7 @@ local function is_behind(one, other)
   if at ~= other_at then
     return at > other_at
   end
-  -- Numbers of 64 bits, which a double does not hold.
+  -- Numbers of 64 bits, which a double cannot represent exactly.
   return #seq > #other_seq or #seq == #other_seq and seq > other_seq
 end
 
@@ -52,7 +53,8 @@ local function put_subscription(name, of)
   call('HSET', K.subscriptions, name, table.concat(words, ' '))
 end
 
--- How many entries the log has, how many were ever added, and the last id that was given.
+-- The number of entries in the log, the number of entries that were ever added, and the last
+-- generated id.
 local function length_of_log()
   if call('EXISTS', K.log) == 0 then
     return 0, 0
@@ -71,12 +73,12 @@ local function entries_to_read(read, bytes)
   return math.max(math.min(fit, 50, C.trim_step - read), 1)
 end
 
--- About how many bytes the log has, in the memory of the server.
+-- The approximate size of the log in the memory of the server, in bytes.
 local function size_of_log()
   return call('MEMORY', 'USAGE', K.log, 'SAMPLES', '500') or 0
 end
 
--- Counts what was removed from the log, by whatever program, before the subscription had read it.
+-- Counts entries that were removed from the log before the subscription had read them.
 local function count_lost(of, length, added)
   local gone = added - length
   if of.position and of.position < gone then

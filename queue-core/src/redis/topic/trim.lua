@@ -12,7 +12,7 @@ local lag = settings[3] and whole(settings[3]) or C.default_lag
 
 local length, added = length_of_log()
 if settings[4] then
-  -- The bytes stand for a number of entries of the size that they have on average.
+  -- The limit in bytes is converted to a number of entries of average size.
   local size = size_of_log()
   most = size > whole(settings[4]) and math.min(most, math.floor(length * whole(settings[4]) / size)) or most
 end
@@ -27,7 +27,7 @@ for _, name in ipairs(call('HKEYS', K.subscriptions)) do
   end
 end
 
--- How far the slowest subscription has read.
+-- The cursor of the slowest subscription.
 local slowest = nil
 for _, of in ipairs(subscriptions) do
   slowest = slowest and is_behind(of.cursor, slowest) and slowest or of.cursor
@@ -53,7 +53,7 @@ while gone < C.trim_step and bytes < C.max_bytes and not stays do
   end
   stays = stays or #entries < asked
 end
--- Of the entries that are gone each subscription has lost those behind its cursor.
+-- Each subscription has lost the removed entries after its cursor.
 for _, of in ipairs(slowest and gone > 0 and is_behind(ids[gone], slowest) and subscriptions or {}) do
   local low, high = 1, gone + 1
   while low < high do
