@@ -11,7 +11,7 @@ use super::{
 };
 use crate::address::JobId;
 
-/// What a server says of itself, of its cluster, and in answer to our scripts, is refused or taken.
+/// Decodes the answers of a server about itself, its cluster, and to our scripts.
 pub(crate) fn answers(bytes: &[u8]) {
     let Ok(value) = redis::parse_redis_value(bytes) else { return };
     let id = JobId::given("fuzz").expect("it is a name");
@@ -38,7 +38,7 @@ pub(crate) fn answers(bytes: &[u8]) {
     }
 }
 
-/// What sentinels answer.
+/// Decodes the answers of sentinels.
 #[cfg(feature = "sentinel")]
 pub(crate) fn sentinels(bytes: &[u8]) {
     if let Ok(value) = redis::parse_redis_value(bytes) {
@@ -46,14 +46,14 @@ pub(crate) fn sentinels(bytes: &[u8]) {
     }
 }
 
-/// What a server sends on a subscription.
+/// Decodes the messages of a server on a subscription.
 pub(crate) fn hints(bytes: &[u8]) {
     if let Ok(value) = redis::parse_redis_value(bytes) {
         super::connection::hints::__fuzz(value);
     }
 }
 
-/// A job's failures, as Lua packs them.
+/// Decodes a job's failures as Lua packs them.
 pub(crate) fn failures(bytes: &[u8]) {
     if let Err(error) = people::failures(bytes) {
         assert!(error.to_string().len() <= crate::envelope::ERROR_MAX, "a message of {} bytes", error.to_string().len());
@@ -62,9 +62,9 @@ pub(crate) fn failures(bytes: &[u8]) {
     drop(lease::gone(gone));
 }
 
-/// What a URL is taken for, or why it is refused.
+/// The target of a URL, or the error.
 pub(crate) fn url(text: &str) -> Result<String, String> {
-    // The scheme was looked at before.
+    // The caller has checked the scheme.
     let known = ["redis", "rediss"].iter().any(|scheme| text.split(['+', ':']).next() == Some(scheme));
     let text = if known { Cow::Borrowed(text) } else { Cow::Owned(format!("redis://{text}")) };
     url::target(&text).map(|target| format!("{} {target:?}", target.location)).map_err(|error| error.to_string())

@@ -4,7 +4,7 @@ mod names;
 
 pub(in crate::redis) use self::names::{Keys, tag_of};
 
-/// What a key holds.
+/// The contents of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::redis) enum Kind {
     Meta,
@@ -194,7 +194,8 @@ pub(in crate::redis) const STORED: &[Kind] = &[
 ];
 
 impl Kind {
-    /// The name in Lua, and the last part of the key with `:` before the number of a list.
+    /// The name in Lua. It is also the last part of the key, which has a `:` before the number of a
+    /// list.
     pub(in crate::redis) fn name(self) -> &'static str {
         match self {
             Kind::Meta => "meta",
@@ -289,7 +290,7 @@ impl Kind {
         }
     }
 
-    /// The digit that stands for a list of `ready` in the name of a tombstone.
+    /// The digit of a list of `ready` in the name of a tombstone.
     pub(in crate::redis) fn digit(self) -> &'static str {
         match self {
             Kind::Ready0 => "0",
@@ -390,7 +391,7 @@ impl Kind {
         }
     }
 
-    /// Whether it belongs to a topic: all queues of its tag have it in common.
+    /// Whether the key belongs to a topic, so that all queues with its tag share it.
     fn is_of_topic(self) -> bool {
         matches!(self, Kind::Log | Kind::Topic | Kind::Subscriptions)
     }

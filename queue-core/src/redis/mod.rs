@@ -1,11 +1,11 @@
-//! Redis from 7.0, and Valkey: one server, a master that sentinels know, or a cluster.
+//! Redis from 7.0 and Valkey: one server, a master that sentinels monitor, or a cluster.
 //!
-//! Every transition is one script, which reads and checks first and then writes; a replay of a
-//! request is recognised and answered as before. The data is described in `keys`. Connections are
-//! supervised by us, in `link`: what a broken, a silent or a demoted server means. `servers` finds
-//! the one that holds a queue, with the help of `sentinel` and `cluster`. Whether a request that
-//! may have been carried out is sent again is decided by its caller. Requests and heartbeats have a
-//! connection to each server, announcements a third.
+//! Every transition is one script, which reads and checks before it writes. A script recognizes a
+//! replay of a request and repeats its answer. `keys` describes the data. `link` supervises
+//! connections and handles broken, silent and demoted servers. `servers` finds the server that
+//! holds a queue, with `sentinel` and `cluster`. If a request may have been carried out, its caller
+//! decides whether it is sent again. Each server has one connection for requests, one for
+//! heartbeats, and one for announcements.
 
 mod audit;
 mod connection;
@@ -77,7 +77,7 @@ pub struct RedisBroker {
 
 impl RedisBroker {
     /// A broker on the servers of a `redis://`, `redis+sentinel://` or `redis+cluster://` URL
-    /// (`rediss` for TLS). They are reached by the first call, or by [`check`](Broker::check).
+    /// (`rediss` for TLS). The first call connects, or [`check`](Broker::check).
     ///
     /// # Errors
     /// [`Error::Invalid`] for a URL that cannot be read, [`Error::FeatureOff`].
@@ -85,7 +85,7 @@ impl RedisBroker {
         Self::connected(url, false).await
     }
 
-    /// For tests: no call goes by a plain script.
+    /// For tests: calls never use the plain scripts.
     ///
     /// # Errors
     /// Those of [`connect`](Self::connect).
@@ -109,7 +109,7 @@ impl RedisBroker {
         self.servers.script(Purpose::Heartbeats, queue, script, call).await
     }
 
-    /// Reads something of a queue, on the connection for heartbeats.
+    /// Sends a read command of a queue on the connection for heartbeats.
     async fn read(&self, queue: &str, command: &Cmd) -> Result<Value> {
         self.servers.command(Purpose::Heartbeats, queue, command).await
     }
@@ -351,7 +351,7 @@ impl Inspect for RedisBroker {
         if used.is_empty() {
             let registry = self.keys.queues();
             self.servers.command(Purpose::Heartbeats, &registry, redis::cmd("SREM").arg(&registry).arg(queue)).await?;
-            // Whoever has registered in the meantime has found the name on the list. If it
+            // A caller that registered in the meantime has found the name on the list. If it
             // registers only now, the name is missing until the next registration, or until a
             // worker of the queue audits it.
             self.list_again(queue).await?;

@@ -1,5 +1,5 @@
-//! Values that a server answers, read with suspicion: what does not have its form is data of
-//! another program's under our keys.
+//! Decodes the values that a server answers. A value of an unexpected form was written by another
+//! program.
 
 use std::time::Duration;
 
@@ -41,12 +41,12 @@ pub(in crate::redis) fn number<T: TryFrom<i64> + std::str::FromStr>(value: Value
     }
 }
 
-/// A number that the answer can do without: other hands may have written anything into it.
+/// A number for which the answer has a default: another program may have written any value.
 pub(in crate::redis) fn count(value: Value) -> u32 {
     u32::try_from(large_count(value)).unwrap_or(u32::MAX)
 }
 
-/// The same of 64 bits.
+/// The same with 64 bits.
 pub(in crate::redis) fn large_count(value: Value) -> u64 {
     let digits = bytes(value).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
     match digits.parse() {
@@ -56,18 +56,18 @@ pub(in crate::redis) fn large_count(value: Value) -> u64 {
     }
 }
 
-/// A text that people read.
+/// A text for messages and pages.
 pub(in crate::redis) fn words(value: Value) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes(value)?).into_owned())
 }
 
-/// The next of some values that have to be there.
+/// The next value, which has to be present.
 pub(in crate::redis) fn next(values: &mut impl Iterator<Item = Value>) -> Result<Value> {
     values.next().ok_or_else(|| strange("an incomplete answer"))
 }
 
-/// The longest time, in milliseconds: a score is a double, which holds twice this to the
-/// millisecond. It is 140,000 years.
+/// The longest time, in milliseconds: 140,000 years. A score is a double, which represents twice
+/// this number exactly.
 pub(in crate::redis) const FOREVER: u64 = 1 << 52;
 
 /// Milliseconds, rounded up, so that nothing starts early.

@@ -1,5 +1,4 @@
-//! R12, an enqueue: the request as a call of its script, and the reading of what the script
-//! answers.
+//! Enqueues (R12): encodes the request as a call of its script, and decodes the answer.
 
 use std::{
     future::poll_fn,
@@ -31,13 +30,13 @@ use crate::{
     },
 };
 
-/// Jobs that are larger make their queue one whose claims are bounded in bytes, too.
+/// A larger job sets the feature bit for large jobs, with which claims are bounded in bytes too.
 pub(in crate::redis) const LARGE: usize = 2048;
 
-/// The group of jobs that have limits and no group.
+/// The group of jobs that have limits but no group.
 const NO_GROUP: &[u8] = b"\0\0";
 
-/// What a job needs from the script: neighbours that need the same travel as one part.
+/// What a job needs from the script. Neighbors with the same needs are sent as one part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Ready(u8),
@@ -45,12 +44,12 @@ enum Part {
     Limited,
     Later,
     Given,
-    /// Of these letters, and like most but for their keys.
+    /// Jobs with a unique key, this hold and this conflict handling, and no other rare property.
     Keyed(&'static str, &'static str),
     Unique,
-    /// Of made ids, by a relay.
+    /// Jobs of a relay with generated ids.
     Relayed,
-    /// Of a relay, and not sent: a lane does not know what they need.
+    /// Jobs of a relay that are not sent, because a lane does not know a feature that they need.
     Withheld,
 }
 
@@ -78,7 +77,7 @@ impl Part {
         }
     }
 
-    /// The same of a job that a relay sends.
+    /// The same for a job of a relay.
     fn of_relayed(job: &NewJob) -> Self {
         match job.unique {
             Some(_) => Part::Unique,
@@ -87,24 +86,24 @@ impl Part {
         }
     }
 
-    /// Whether two jobs travel in one part.
+    /// Whether two jobs can be sent in one part.
     fn has_both(of: impl Fn(&NewJob) -> Part, one: &NewJob, other: &NewJob) -> bool {
         let part = of(one);
         part == of(other) && (matches!(part, Part::Grouped | Part::Limited) || one.group == other.group && one.limits == other.limits)
     }
 }
 
-/// How long an enqueue waits to be confirmed.
+/// The longest time to wait for a confirmation.
 const CONFIRM: Duration = Duration::from_secs(2);
 
-/// Commands that wait until what their connection has seen is as safe as that. Their answers are
-/// read by [`confirmed`](crate::redis::values::confirmed).
+/// Commands that wait until the writes of their connection are as safe as `confirm` requires. Their
+/// answers are read by [`confirmed`](crate::redis::values::confirmed).
 ///
-/// They wait for half of the time that their caller has left at most, so that their answers come in
+/// They wait at most for half of the remaining time of the caller, so that their answers arrive in
 /// time.
 fn confirm(confirm: &Confirm, until: Option<Instant>) -> Vec<Cmd> {
     let left = until.map_or(CONFIRM, |until| (until.saturating_duration_since(Instant::now()) / 2).min(CONFIRM));
-    // Zero would be for ever.
+    // Zero would mean to wait forever.
     let wait = ms(left).max(1);
     let mut commands = vec![redis::cmd("WAIT")];
     commands[0].arg(confirm.replicas).arg(wait);
@@ -121,7 +120,7 @@ pub(in crate::redis) async fn enqueue(broker: &RedisBroker, request: &Enqueue) -
     let sent = send(broker, request, broker.known.full(), &[]);
     let mut sent = pin!(sent);
     let begun = poll_fn(|context| Poll::Ready(sent.as_mut().poll(context))).await;
-    // Now it is on its way. A given id may exist already, and bring nothing.
+    // The jobs are on their way. A job with a chosen id may exist already, and then adds no work.
     if topic_at(&request.queue).is_none()
         && request.jobs.iter().any(|job| job.due == Due::Now && !job.id.is_given() && job.unique.is_none())
     {
@@ -138,8 +137,8 @@ pub(in crate::redis) async fn enqueue(broker: &RedisBroker, request: &Enqueue) -
     answers.ok_or_else(without_answer)
 }
 
-/// Sends a request, and then commands on the same connection. Of a relay, jobs that need a feature
-/// which a lane does not know are withheld: the others do not wait for them.
+/// Sends a request, and then commands on the same connection. In a request of a relay, jobs are
+/// withheld if they need a feature that a lane does not know. The other jobs do not wait for them.
 async fn send(broker: &RedisBroker, request: &Enqueue, full: bool, then: &[Cmd]) -> Result<(Value, Vec<Value>)> {
     let purpose = if then.is_empty() { Purpose::Requests } else { Purpose::Confirmed };
     let mut withheld = Bits::NONE;
@@ -169,8 +168,8 @@ pub(in crate::redis) async fn enqueue_confirmed(
 ) -> Result<(Vec<Enqueued>, Confirmed)> {
     bounded("jobs", request.jobs.len())?;
     let mut full = broker.known.full();
-    // A replay changes nothing, and is waited for like the write: `WAIT` counts what the connection
-    // has seen.
+    // A replay changes nothing, but it waits for a confirmation as a write does: `WAIT` covers all
+    // writes of the connection.
     let then = confirm(how, request.until);
     let (answers, then) = loop {
         let (answer, then) = send(broker, request, full, &then).await?;
@@ -181,7 +180,7 @@ pub(in crate::redis) async fn enqueue_confirmed(
         }
     };
     let (synced, replicas) = confirmed(then);
-    // The jobs are stored: whatever goes wrong with the question, this is no error.
+    // The jobs are stored, so an error here does not fail the enqueue.
     let durability = if synced { Durability::PowerLoss } else { durability_until(broker, request.until).await };
     Ok((answers, Confirmed { durability, replicas }))
 }
@@ -202,13 +201,13 @@ fn needs_of(job: &NewJob) -> Bits {
     if job.priority == Priority::Normal { bits } else { bits.with(Bit::Priority) }
 }
 
-/// Whether a job needs one of these.
+/// Whether a job needs one of these bits.
 fn is_withheld(job: &NewJob, withheld: Bits) -> bool {
     let needs = needs_of(job);
     Bit::ALL.into_iter().any(|bit| withheld.has(bit) && needs.has(bit))
 }
 
-/// An enqueue, and the script that it calls: the full one, or the plain one if it will do.
+/// Encodes an enqueue, and selects its script: the plain one if it suffices, or else the full one.
 fn call_of(request: &Enqueue, full: bool, withheld: Bits, keys: &Keys) -> Result<(&'static Script, Cmd)> {
     if topic_at(&request.queue).is_some() {
         return topic::publish(request, keys);
@@ -347,14 +346,14 @@ fn with_due(call: &mut Cmd, job: &NewJob) {
     };
 }
 
-/// An answer per job; none where it takes the full script.
+/// The answer for each job; `None` if the full script is needed.
 pub(in crate::redis) fn enqueued(value: Value, jobs: usize) -> Result<Option<Vec<Enqueued>>> {
     match value {
         Value::Nil => return Ok(Some(vec![Enqueued::Stored; jobs])),
         Value::Int(0) => return Ok(None),
         _ => (),
     }
-    // Those that name a job have its id behind the digits.
+    // The ids that the digits name follow the digits.
     let mut values = match value {
         Value::Array(values) => values.into_iter(),
         value => vec![value].into_iter(),

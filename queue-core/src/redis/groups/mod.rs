@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Groups that are looked at by one call when the rule of all has changed.
+/// The number of groups that one call reviews when the rule of all groups has changed.
 const REVIEWED: usize = 500;
 
 pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, which: &GroupList) -> Result<GroupPage> {
@@ -30,7 +30,7 @@ pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, which: &Gr
     }
 }
 
-/// A page, and if there are more groups the last stored name on it.
+/// A page, and the last stored name on it if there are more groups.
 async fn page(broker: &RedisBroker, queue: &str, which: &GroupList, after: &[u8]) -> Result<(GroupPage, Option<Vec<u8>>)> {
     let mut call = GROUPS.call(&broker.keys, queue);
     match which {
@@ -41,12 +41,12 @@ async fn page(broker: &RedisBroker, queue: &str, which: &GroupList, after: &[u8]
     let mut values = array(broker.script(queue, &GROUPS, call).await?)?.into_iter();
     let (others, declared, plain) = (words(next(&mut values)?)?, words(next(&mut values)?)?, words(next(&mut values)?)?);
     let (now, line) = (number::<i64>(next(&mut values)?)?, array(next(&mut values)?)?);
-    // Values that are not ids are left to the auditor.
+    // Values that are not ids are left for the auditor.
     let line = line.into_iter().filter_map(|id| JobId::from_bytes(&bytes(id).ok()?).ok()).collect();
     let (mut groups, mut names) = (Vec::new(), Vec::new());
     while let Some(name) = values.next() {
         names.push(bytes(name)?);
-        // An invalid name is left to the auditor. It still counts for the page.
+        // An invalid name is left for the auditor. It still counts for the page.
         let name = GroupName::of_stored(&names[names.len() - 1]).filter(|_| names.len() <= which.limit());
         let (ready, active) = (number(next(&mut values)?)?, number(next(&mut values)?)?);
         let (rule, holder, since) = (words(next(&mut values)?)?, bytes(next(&mut values)?)?, words(next(&mut values)?)?);
@@ -73,7 +73,7 @@ pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetGroup) -> R
         Some((read, wanted)) => (read.to_string(), wanted.to_string()),
         None => (stored(&request.expected), stored(&request.rule)),
     };
-    // What takes a rule away works on a full server.
+    // A removal works on a full server.
     let script: &Script = if request.is_removal() { &CLEAR_GROUP } else { &SET_GROUP };
     let mut call = script.call(&broker.keys, &request.queue);
     call.arg(request.of.stored()).arg(read).arg(wanted);

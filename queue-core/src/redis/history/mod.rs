@@ -1,4 +1,4 @@
-//! The history of a queue: what workers report, and what people read of it.
+//! The history of a queue: the reports of workers, and its readers.
 
 use futures_util::future::try_join_all;
 
@@ -35,14 +35,14 @@ pub(in crate::redis) async fn failures(broker: &RedisBroker, queue: &str) -> Res
     let mut stored = array(next(&mut values)?)?.into_iter();
     let mut kinds = Vec::with_capacity(stored.len() / 2);
     while let (Some(print), Some(kind)) = (stored.next(), stored.next()) {
-        // What is no pattern was left by another program.
+        // Another program has left this value, which is not a pattern.
         let print = text(print).ok().and_then(|print| print.parse().ok());
         kinds.extend(print.and_then(|print| FailurePattern::decoded(print, &bytes(kind).ok()?)));
     }
     Ok(recent(kinds, now_ms))
 }
 
-/// The names first, then the places of each.
+/// Reads the names first, then the rows of each.
 pub(in crate::redis) async fn history(broker: &RedisBroker, queue: &str, span: HistorySpan) -> Result<History> {
     let mut values = array(broker.script(queue, &HISTORY, HISTORY.call(&broker.keys, queue)).await?)?.into_iter();
     let now_ms = number(next(&mut values)?)?;
@@ -58,11 +58,12 @@ pub(in crate::redis) async fn history(broker: &RedisBroker, queue: &str, span: H
     Ok(History::read(queue, span, StoredHistory { now_ms, rows: rows.into_iter().flatten().collect(), releases }))
 }
 
-/// What is stored of a task in the periods of a span.
+/// The rows of a task in the periods of a span.
 async fn rows(broker: &RedisBroker, queue: &str, task: String, span: HistorySpan, now_ms: i64) -> Result<Vec<(String, u64, Tally)>> {
     let mut command = broker.keys.on("HMGET", queue, Kind::History);
     let periods = span.periods(now_ms);
-    // The one before says how much was enqueued in the first, unless the last has taken its place.
+    // The period before is needed to compute the enqueued jobs of the first period. It does not
+    // exist if the last period has replaced it.
     let before = u64::from(span.rows() < span.unit().kept());
     for period in periods.start().saturating_sub(before)..=*periods.end() {
         command.arg(format!("{task}\0{}{}", span.unit().letter(), span.unit().place(period)));

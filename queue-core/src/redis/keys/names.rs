@@ -1,4 +1,4 @@
-//! How the keys of a queue are named.
+//! The names of the keys of a queue.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ impl Keys {
         key
     }
 
-    /// The same, in place of what a text holds.
+    /// The same, written into an existing text, which it replaces.
     pub(in crate::redis) fn write(&self, key: &mut String, queue: &str, kind: Kind) {
         key.clear();
         for part in [&self.namespace, ":{", tag_of(queue), "}"] {
@@ -48,13 +48,13 @@ impl Keys {
         format!("{}:queues", self.namespace)
     }
 
-    /// A name beside that set, in the same hash slot of a cluster: the hash tag is the whole name
-    /// of the set.
+    /// A name in the same hash slot of a cluster as that set: the hash tag is the whole name of the
+    /// set.
     pub(in crate::redis) fn beside_queues(&self, end: &str) -> String {
         format!("{}:aside:{{{}}}:{end}", self.namespace, self.queues())
     }
 
-    /// The queue of a channel of ours.
+    /// The queue to which a channel of ours belongs.
     pub(in crate::redis) fn queue_of_channel<'a>(&self, channel: &'a str) -> Option<Cow<'a, str>> {
         let (tag, rest) = channel.strip_prefix(&self.namespace)?.strip_prefix(":{")?.strip_suffix(":hint")?.split_once('}')?;
         match rest.strip_prefix(TAGGED) {
@@ -65,7 +65,7 @@ impl Keys {
     }
 }
 
-/// Stands between the own name of a queue and the tag that it shares with others.
+/// Separates the own name of a queue from the tag that it shares with other queues.
 const TAGGED: char = '@';
 
 /// The hash tag of a queue, which decides its slot.

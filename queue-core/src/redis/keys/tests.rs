@@ -1,4 +1,4 @@
-//! That keys are what is stored.
+//! The documented keys are the stored ones.
 
 use super::*;
 

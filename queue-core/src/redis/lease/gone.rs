@@ -1,4 +1,4 @@
-//! What was cancelled under a lane.
+//! The cancelled jobs of a lane.
 
 use redis::Value;
 
@@ -8,7 +8,7 @@ use crate::{
     redis::values::{bytes, strange},
 };
 
-/// What was cancelled under a lane, as Lua packs it: pairs of an id and a claim number.
+/// Decodes the cancelled jobs of a lane as Lua packs them: pairs of an id and a claim number.
 pub(in crate::redis) fn gone(value: Value) -> Result<Vec<(JobId, u64)>> {
     let packed = bytes(value)?;
     if packed.is_empty() {
@@ -16,7 +16,7 @@ pub(in crate::redis) fn gone(value: Value) -> Result<Vec<(JobId, u64)>> {
     }
     let mut gone = Vec::new();
     let mut at = 0;
-    // Ids are any bytes in what Lua calls a string, which serde would refuse as text.
+    // Lua packs ids as strings although they are arbitrary bytes, which serde would reject as text.
     let pairs = read_header(&packed, &mut at)?;
     for _ in 0..pairs {
         if read_header(&packed, &mut at)? != 2 {
@@ -33,7 +33,7 @@ fn read_header(bytes: &[u8], at: &mut usize) -> Result<usize> {
     let (length, size) = match bytes.get(*at..) {
         Some([marker @ 0x90..=0x9f, ..]) => (usize::from(marker & 0x0f), 1),
         Some([0xdc, high, low, ..]) => (usize::from(u16::from_be_bytes([*high, *low])), 3),
-        // An empty table is a map to Lua.
+        // Lua packs an empty table as a map.
         Some([0x80, ..]) => (0, 1),
         _ => return Err(strange("a list")),
     };

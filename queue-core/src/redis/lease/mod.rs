@@ -1,4 +1,4 @@
-//! Who works here: registrations, leases, and what happens when one runs out.
+//! Registrations, leases, and the reclaim of expired leases.
 
 mod gone;
 mod sweep;
@@ -35,8 +35,8 @@ pub(in crate::redis) async fn register(broker: &RedisBroker, request: &Register)
         }
         Party::Producer => call.arg("p").arg(0),
     };
-    // First of all, so that `doctor` finds a queue with a damaged key even if no caller has ever
-    // registered with it.
+    // This comes first, so that `doctor` finds a queue with a damaged key even if no caller has
+    // ever registered with it.
     broker.list_queue(&request.queue, request.until).await?;
     let answer = broker.servers.script_until(request.until, Purpose::Requests, &request.queue, &REGISTER, call).await?;
     let mut values = array(answer)?.into_iter();
@@ -44,7 +44,7 @@ pub(in crate::redis) async fn register(broker: &RedisBroker, request: &Register)
     Ok(registered.served(number::<i64>(next(&mut values)?)? == 1))
 }
 
-/// R6. All are sent before the first is waited for: one round trip.
+/// R6. All requests are sent before the first answer arrives: one round trip.
 pub(in crate::redis) async fn extend(broker: &RedisBroker, lanes: &[Extend]) -> Vec<Result<Extended>> {
     join_all(lanes.iter().map(|lane| extend_one(broker, lane))).await
 }
@@ -66,7 +66,7 @@ async fn extend_one(broker: &RedisBroker, lane: &Extend) -> Result<Extended> {
         }
         gone => (gone, None),
     };
-    // The list is a hint, and one that cannot be read is no reason to let the lease run out.
+    // The list is only a hint. If it cannot be read, the lease is renewed nevertheless.
     Ok(Extended::new(gone::gone(gone).unwrap_or_default()).asking(asked))
 }
 

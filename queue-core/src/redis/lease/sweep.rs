@@ -1,4 +1,4 @@
-//! The sweep of fenced lanes: scans in Rust, moves in bounded scripts.
+//! Sweeps the jobs of fenced lanes: Rust scans them, and bounded scripts move them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Most jobs of one pass; the next pass continues.
+/// The most jobs of one pass. The next pass continues.
 const PASS: usize = 20_000;
 
 struct Held {
@@ -24,27 +24,27 @@ struct Held {
     receipt: Vec<u8>,
     process: String,
     claim: u64,
-    /// Of one whose lane is fenced: until when its process may have lived, and when it renewed the
-    /// lease last.
+    /// For a job of a fenced lane: the latest time at which its process may have been alive, and
+    /// the last renewal of the lease.
     fenced: Option<(u64, u64)>,
     suspect: bool,
 }
 
 impl Held {
-    /// How long the job has run at most.
+    /// The longest time for which the job may have run.
     fn ran(&self) -> u64 {
         self.fenced.map_or(0, |(until, _)| until.saturating_sub(self.claim))
     }
 
-    /// Whether its process lived for longer in this run than it may have in the one that it crashed
-    /// in.
+    /// Whether the process was alive for longer in this run than the job may have run before its
+    /// last crash.
     fn outlived(&self, ran: u64) -> bool {
         self.fenced.is_some_and(|(_, renewed)| renewed.saturating_sub(self.claim) > ran)
     }
 }
 
-/// R7. The jobs of the fenced lanes of one process are judged together; those that go free go
-/// first, so that a reclaimer that comes after a half-done sweep judges the same.
+/// R7. The jobs of the fenced lanes of one process are judged together. The jobs that are not
+/// charged are moved first, so that a reclaimer that continues an incomplete sweep judges alike.
 pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, rule: &CrashRule) -> Result<Reclaimed> {
     let mut reclaimed = Reclaimed::default();
     let mut lanes = array(broker.read(queue, &broker.keys.on("HGETALL", queue, Kind::Fenced)).await?)?.into_iter();
@@ -52,7 +52,7 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, rule: &Cr
     while let Some(name) = lanes.next() {
         let (name, times) = (bytes(name)?, text(next(&mut lanes)?).unwrap_or_default());
         let (until, renewed) = times.split_once(':').unwrap_or_default();
-        // A value that is not text is not the name of a lane; it is removed with the others.
+        // A value that is not text is not the name of a lane. It is removed with the others.
         if let Ok(lane) = String::from_utf8(name.clone()) {
             fenced.insert(lane, (until.parse().unwrap_or(0), renewed.parse().unwrap_or(0)));
         }
@@ -69,7 +69,7 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, rule: &Cr
     held.retain(|job| job.fenced.is_some());
     let living = if held.is_empty() { HashSet::new() } else { living(broker, queue).await? };
     let is_charged = |job: &Held| !living.contains(&job.process) && (job.suspect || !with_suspects.contains(&job.process));
-    // A scan has no order: as they were claimed, and among those of one claim as they were made.
+    // A scan has no order. The jobs are sorted by claim, and within a claim by id.
     held.sort_by(|one, other| (is_charged(one), one.claim, &one.id).cmp(&(is_charged(other), other.claim, &other.id)));
     let all = held.len();
     held.truncate(RECLAIM_ITEMS);
@@ -95,7 +95,7 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, rule: &Cr
         reclaimed.buried = buried.collect();
     }
     if complete && all <= RECLAIM_ITEMS {
-        // The scan began after the fencing, and everything that it found has been moved.
+        // The scan began after the lanes were fenced, and all jobs that it found have been moved.
         for piece in members.chunks(500) {
             let mut call = FORGET.call(&broker.keys, queue);
             for name in piece {
@@ -107,7 +107,7 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, rule: &Cr
     Ok(reclaimed)
 }
 
-/// The jobs that processes with fenced lanes hold, and whether the scan reached its end.
+/// The active jobs of processes with fenced lanes, and whether the scan has reached its end.
 async fn scan(broker: &RedisBroker, queue: &str, fenced: &HashMap<String, (u64, u64)>) -> Result<(Vec<Held>, bool)> {
     let dying: HashSet<String> = fenced.keys().map(|name| PartyName::new(name.as_str()).process().to_owned()).collect();
     let mut held: HashMap<Vec<u8>, Held> = HashMap::new();
@@ -134,8 +134,9 @@ async fn scan(broker: &RedisBroker, queue: &str, fenced: &HashMap<String, (u64, 
     }
 }
 
-/// The processes with a lane whose lease stands. One of them that has a fenced lane has not died:
-/// the broker had forgotten that lane, and the process continues under other names.
+/// The processes that have a lane with a valid lease. If such a process also has a fenced lane, it
+/// has not crashed: the broker had forgotten that lane, and the process continues under other
+/// names.
 async fn living(broker: &RedisBroker, queue: &str) -> Result<HashSet<String>> {
     let lanes = array(broker.script(queue, &ALIVE, ALIVE.call(&broker.keys, queue)).await?)?;
     Ok(lanes.into_iter().filter_map(|lane| text(lane).ok()).map(|lane| PartyName::new(lane).process().to_owned()).collect())

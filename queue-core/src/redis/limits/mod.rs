@@ -1,4 +1,4 @@
-//! Limits: how they are listed and changed, and who holds their keys.
+//! Limits: their list, their changes, and the holders of their keys.
 
 use redis::Value;
 
@@ -48,7 +48,7 @@ pub(in crate::redis) async fn keys(broker: &RedisBroker, queue: &str, which: &Li
         let mut stored = StoredLimitKey::new(key, LimitRecord::effective_rule(&bytes(next(&mut values)?)?));
         stored.held = number(next(&mut values)?)?;
         let holders = array(next(&mut values)?)?.into_iter().map(bytes).collect::<Result<Vec<_>>>()?;
-        // Values that are not ids are left to the auditor.
+        // Values that are not ids are left for the auditor.
         stored.holders = holders.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect();
         stored.waiting = number(next(&mut values)?)?;
         stored.next = JobId::from_bytes(&bytes(next(&mut values)?)?).ok();
@@ -60,7 +60,7 @@ pub(in crate::redis) async fn keys(broker: &RedisBroker, queue: &str, which: &Li
 
 pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetLimit) -> Result<LimitSet> {
     request.check()?;
-    // What takes a limit away works on a full server.
+    // A removal works on a full server.
     let script: &Script = if request.stored.is_empty() { &REMOVE_LIMIT } else { &SET_LIMIT };
     let name = LimitKey::name(&request.name);
     let mut call = script.call(&broker.keys, &request.queue);
@@ -72,7 +72,7 @@ pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetLimit) -> R
         b"MANY" => return Err(request.too_many()),
         _ => return Err(strange("an answer to a change of a limit")),
     }
-    // Its keys may have room now. In bounded steps.
+    // Its keys may have room now. They are reviewed in bounded steps.
     let mut from = Vec::new();
     loop {
         let mut call = REVIEW_LIMIT.call(&broker.keys, &request.queue);

@@ -1,4 +1,4 @@
-//! Operations: how they are stored, and their steps.
+//! The storage of operations, and their steps.
 
 use redis::Value;
 
@@ -19,7 +19,7 @@ pub(super) async fn operations(broker: &RedisBroker, queue: &str) -> Result<Vec<
     let mut operations = Vec::new();
     while let Some(id) = found.next() {
         let (id, stored) = (words(id)?, bytes(next(&mut found)?)?);
-        // What is no operation is another program's.
+        // Another program has left a value that is not an operation.
         operations.extend(Operation::of_stored(queue, &id, &stored));
     }
     Ok(operations)

@@ -1,4 +1,4 @@
-//! Where jobs stand.
+//! The position of jobs in the queue.
 
 use redis::Value;
 
@@ -36,7 +36,7 @@ pub(in crate::redis) async fn diagnose(broker: &RedisBroker, queue: &str, ids: &
         let mut diagnosis = Diagnosis::new(job, now_ms, paused);
         match diagnosis.job.state {
             JobState::Held => diagnosis.holder = JobId::from_bytes(&bytes(next(&mut values)?)?).ok(),
-            // A lane that was fenced has no number, and ends the answer.
+            // The lease of an unknown lane has no number, and ends the answer.
             JobState::Active => diagnosis.lease_left_ms = values.next().and_then(|left| number(left).ok()),
             JobState::Ready => {
                 let mut line = Line { ahead: number(next(&mut values)?)?, groups: number(next(&mut values)?)?, ..Line::default() };
@@ -65,7 +65,7 @@ fn limit(values: Value) -> Result<StoredLimitKey> {
     Ok(stored)
 }
 
-/// Values that are not ids are left to the auditor.
+/// Values that are not ids are left for the auditor.
 fn ids(values: Value) -> Result<Vec<JobId>> {
     let ids = array(values)?.into_iter().map(bytes).collect::<Result<Vec<_>>>()?;
     Ok(ids.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect())

@@ -1,4 +1,4 @@
-//! The edit of a job that waits, as a call of its script.
+//! The edit of a waiting job as a call of its script.
 
 use redis::Value;
 
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// The feature bits of what the job is to be.
+/// The feature bits that the edited job needs.
 fn needs(request: &EditJob) -> Bits {
     let bits = [
         (request.priority != Priority::Normal, Bit::Priority),

@@ -1,4 +1,4 @@
-//! A queue that a watcher follows: the mark, and the transitions since then.
+//! Queues that a watcher follows: the mark, and the transitions since then.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Most pieces of one answer. A piece has at most 200 transitions.
+/// The most pieces of one answer. A piece has at most 200 transitions.
 const PIECES: usize = 500;
 
 pub(in crate::redis) async fn follow(broker: &RedisBroker, queue: &str, valid_for: Duration) -> Result<Followed> {
@@ -38,8 +38,8 @@ pub(in crate::redis) async fn transitions(broker: &RedisBroker, queue: &str, aft
     call.arg(after).arg(asked);
     let mut values = array(broker.script(queue, &TRANSITIONS, call).await?)?.into_iter();
     let (last, life) = (number(next(&mut values)?)?, text(next(&mut values)?)?);
-    // All that came is kept, even if it is more than the limit: else it would come again, and the
-    // answer is bounded by what a queue keeps.
+    // All received transitions are kept, even beyond the limit. Otherwise they would be read again.
+    // The answer is bounded by the number of transitions that a queue keeps.
     let (mut entries, is_all) = (Vec::new(), values.len() < asked);
     for piece in values {
         entries.extend(piece_of(&bytes(piece)?));
@@ -61,7 +61,7 @@ impl Packed {
     }
 }
 
-/// The transitions of a piece. One that is none is left out, as if it were lost.
+/// The transitions of a piece. An invalid one is left out, as if it were lost.
 fn piece_of(stored: &[u8]) -> Vec<StoredTransition> {
     let parts: Vec<Packed> = crate::codec::unpack(stored).unwrap_or_default();
     let Some((head, jobs)) = parts.split_at_checked(4) else { return Vec::new() };

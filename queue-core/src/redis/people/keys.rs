@@ -1,4 +1,4 @@
-//! Who holds a unique key.
+//! The holders of unique keys.
 
 use redis::Value;
 
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Who holds a key; `release`: and takes it from there.
+/// The holder of a key. `release`: also releases the key.
 pub(in crate::redis) async fn key_holder(broker: &RedisBroker, queue: &str, key: &UniqueKey, release: bool) -> Result<Option<KeyHolder>> {
     let script: &Script = if release { &RELEASE_KEY } else { &KEY };
     let mut call = script.call(&broker.keys, queue);

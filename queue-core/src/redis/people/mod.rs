@@ -1,4 +1,5 @@
-//! What people do: look (`stats`, `workers`, `list`, `show`), and change jobs and queues.
+//! Requests of operators: reads (`stats`, `workers`, `list`, `show`), and changes of jobs and
+//! queues.
 
 mod diagnose;
 mod edit;
@@ -45,8 +46,8 @@ pub(in crate::redis) use self::{
     workers::{ask_worker, worker_records, workers},
 };
 
-/// Each script takes ids, that of a cancel behind its reason, and answers for each: 0 not changed,
-/// 1 changed, 2 changed while active.
+/// Each script takes ids; the cancel script takes a reason before them. It answers for each id: 0
+/// not changed, 1 changed, 2 changed while active.
 pub(in crate::redis) async fn change(
     broker: &RedisBroker,
     queue: &str,
@@ -75,8 +76,8 @@ pub(in crate::redis) async fn change(
     answers.into_iter().map(changed).collect()
 }
 
-/// In parts: their envelopes are read before, because an expiry would let a job expire again. The
-/// script compares the envelopes before it writes.
+/// Requeues in parts. The envelopes are read first, because a job with its old expiry would expire
+/// again. The script compares the envelopes before it writes.
 async fn requeue(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<Changed>> {
     let mut all = Vec::with_capacity(ids.len());
     for ids in ids.chunks(REQUEUED_AT_ONCE) {
@@ -92,11 +93,11 @@ async fn requeue(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec
     Ok(all)
 }
 
-/// The answer of a requeue whose job has another envelope than the one that was read.
+/// The answer for a job whose envelope has changed since it was read.
 const READ_AGAIN: i64 = 3;
 
-/// A job that was requeued, edited and ended between the reading and the writing of its envelope is
-/// read again.
+/// If a job was requeued, edited and ended between the reading and the writing of its envelope, the
+/// envelope is read again.
 async fn requeue_one(broker: &RedisBroker, queue: &str, id: &JobId) -> Result<Changed> {
     loop {
         let mut call = REQUEUE.call(&broker.keys, queue);
@@ -108,8 +109,8 @@ async fn requeue_one(broker: &RedisBroker, queue: &str, id: &JobId) -> Result<Ch
     }
 }
 
-/// Ids, the envelope of each without its expiry, or nothing if it has none, and then also the
-/// envelope as it was read.
+/// The arguments of a requeue: for each id the envelope without its expiry, or nothing if it has
+/// none, and in the first case the envelope as it was read.
 pub(in crate::redis) async fn requeue_arguments(broker: &RedisBroker, queue: &str, ids: &[JobId], call: &mut redis::Cmd) -> Result<()> {
     let mut read = broker.keys.on("HMGET", queue, Kind::Jobs);
     for id in ids {
@@ -184,19 +185,19 @@ pub(in crate::redis) async fn stats(broker: &RedisBroker, queue: &str) -> Result
     stats.aging = AgingRecord::effective_interval(&bytes(next(&mut values)?)?);
     let now_ms = number(next(&mut values)?)?;
     stats.outboxes = OutboxRecord::merged(outboxes.iter().filter_map(|(name, stored)| OutboxRecord::read(name, stored, now_ms)));
-    // The last is absent if it is not known.
+    // The last value is absent if it is unknown.
     if let Some(since) = values.next().and_then(|since| number::<i64>(since).ok()) {
         stats.note_ready_since(since, now_ms);
     }
     Ok(stats)
 }
 
-/// Everything about these jobs; those that are gone are left out.
+/// All data of these jobs. Missing jobs are left out.
 pub(in crate::redis) async fn show(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<StoredJob>> {
     jobs_from_records(queue, ids, records(broker, queue, ids).await?)
 }
 
-/// The jobs of records; those that are gone are left out.
+/// The jobs of records. Missing jobs are left out.
 fn jobs_from_records(queue: &str, ids: &[JobId], records: Vec<Value>) -> Result<Vec<StoredJob>> {
     let records = ids.iter().zip(records).map(|(id, value)| record(id, value));
     let mut records: Vec<StoredJob> = records.filter_map(Result::transpose).collect::<Result<_>>()?;
@@ -206,14 +207,14 @@ fn jobs_from_records(queue: &str, ids: &[JobId], records: Vec<Value>) -> Result<
     Ok(records)
 }
 
-/// One of them, for whose end a caller waits.
+/// All data of one job, for whose end a caller waits.
 pub(in crate::redis) async fn watch(broker: &RedisBroker, queue: &str, id: &JobId) -> Result<Option<StoredJob>> {
     let mut call = WATCH.call(&broker.keys, queue);
     call.arg(id.as_bytes());
     record(id, broker.script(queue, &WATCH, call).await?)
 }
 
-/// One answer per id: what the script gives.
+/// The answer of the script for each id.
 async fn records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<Value>> {
     let mut records = Vec::with_capacity(ids.len());
     while records.len() < ids.len() {
@@ -222,7 +223,8 @@ async fn records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec
     Ok(records)
 }
 
-/// The same for the first of these ids: as many as one script gives, and at least one.
+/// The same for the first of these ids: as many as one call of the script returns, but at least
+/// one.
 async fn some_records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<Value>> {
     if ids.is_empty() {
         return Ok(Vec::new());
@@ -235,7 +237,8 @@ async fn some_records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Resul
     if records.is_empty() { Err(strange("an answer about jobs")) } else { Ok(records) }
 }
 
-/// A page: ids first, then the jobs. Between the two a job may have gone on; it is left out then.
+/// A page: reads ids first, then the jobs. A job that has changed its state between the two reads
+/// is left out.
 pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
     let (mut ids, next) = match state {
         JobState::Ready if offset == LAST => ready(broker, queue, last_of_ready(broker, queue, limit).await?, limit).await?,
@@ -248,24 +251,23 @@ pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, state: Job
         JobState::Held => sorted(broker, queue, Kind::Holds, offset, limit).await?,
         JobState::Done | JobState::Cancelled | JobState::Expired => return ended(broker, queue, state, offset, limit).await,
     };
-    // A job that is ready may lie in another list as well, under a tombstone.
+    // A ready job may also be in another list, under a tombstone.
     let mut seen = HashSet::new();
     ids.retain(|id| seen.insert(id.clone()));
-    // Values that are not ids are left to the auditor.
+    // Values that are not ids are left for the auditor.
     let ids: Vec<JobId> = ids.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect();
     Ok(StoredPage::new(listed(show(broker, queue, &ids).await?, &[state]), next))
 }
 
-/// Jobs as a listing has them.
+/// Jobs in the form of a list.
 fn listed(mut jobs: Vec<StoredJob>, states: &[JobState]) -> Vec<StoredJob> {
     jobs.retain(|job| states.contains(&job.state));
     jobs.into_iter().map(StoredJob::listed).collect()
 }
 
-/// The three states of jobs that ended share a list, and a set of those that are kept for a time
-/// unlike that of the list. A line whose job was removed, or whose id has ended once more, stays
-/// there until its time is over; it is known by its time, if it has one, which is not that of the
-/// record.
+/// The three final states of kept jobs share a list, and a set for jobs with another retention. If
+/// a job was removed or its id has ended again, the entry in the list remains until its retention
+/// expires. Such an entry is recognized by its time, which differs from that of the record.
 async fn ended(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
     let mut command = broker.keys.on("LRANGE", queue, Kind::Ended);
     let mut lines = range(broker, queue, between(&mut command, offset, limit)).await?;
@@ -283,7 +285,7 @@ async fn ended(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, 
     Ok(StoredPage::new(listed(ended_jobs(broker, queue, &lines).await?, &[state]), next))
 }
 
-/// Some of the set, as lines, and one more.
+/// Some entries of the set in the form of the list, and one more.
 async fn lapsing(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Vec<Vec<u8>>> {
     let mut command = broker.keys.on("ZRANGE", queue, Kind::Lapsing);
     between(&mut command, offset, limit).arg("WITHSCORES");
@@ -300,13 +302,13 @@ async fn ended_jobs(broker: &RedisBroker, queue: &str, lines: &[Vec<u8>]) -> Res
     Ok(ended_from_records(lines, records)?.into_iter().map(|(_, job)| job).collect())
 }
 
-/// The jobs of lines that their records say to be those, and which line, of those with an id, is
-/// that of the job.
+/// The jobs of entries that match their records. For each job, the index among the entries with a
+/// valid id.
 fn ended_from_records(lines: &[Vec<u8>], records: Vec<Value>) -> Result<Vec<(usize, StoredJob)>> {
     let (mut jobs, mut seen) = (Vec::new(), HashSet::new());
     let known = lines.iter().map(|line| until_and_id(line)).filter_map(|(until, id)| Some((JobId::from_bytes(id).ok()?, until)));
     for (at, ((id, until), value)) in known.zip(records).enumerate() {
-        // What other hands made run once more has ended twice, and has one record.
+        // A job that another program has made run again has ended twice, and has one record.
         if record::kept_until(&value).is_some_and(|kept| until.is_none_or(|until| kept == until)) && seen.insert(id.clone()) {
             jobs.extend(record(&id, value)?.map(|job| (at, job)));
         }
@@ -314,7 +316,7 @@ fn ended_from_records(lines: &[Vec<u8>], records: Vec<Value>) -> Result<Vec<(usi
     Ok(jobs)
 }
 
-/// The parts of a line: `until:id`, or an id alone, which does not look like that then.
+/// The parts of an entry: `until:id`, or only an id, which never looks like that.
 fn until_and_id(line: &[u8]) -> (Option<&[u8]>, &[u8]) {
     match line.iter().position(|byte| !byte.is_ascii_digit()) {
         Some(end) if end > 0 && line[end] == b':' => (Some(&line[..end]), &line[end + 1..]),
@@ -322,12 +324,12 @@ fn until_and_id(line: &[u8]) -> (Option<&[u8]>, &[u8]) {
     }
 }
 
-/// Most places of `ready` that one page looks at, however few jobs are there.
+/// The most places of `ready` that one page examines, even if few of them have jobs.
 const PLACES: u64 = 500;
 
 type Ids = (Vec<Vec<u8>>, Option<u64>);
 
-/// One more than the limit was asked for, to see whether there is a next page.
+/// The ids include one more than the limit, to find out whether there is a next page.
 fn page(mut ids: Vec<Vec<u8>>, offset: u64, limit: usize) -> Ids {
     let more = ids.len() > limit;
     ids.truncate(limit);
@@ -339,12 +341,13 @@ fn between(command: &mut redis::Cmd, offset: u64, limit: usize) -> &mut redis::C
     if offset == LAST {
         return command.arg(format!("-{limit}")).arg(-1);
     }
-    // No larger number is an index for a server.
+    // A larger number is not a valid index for a server.
     let offset = offset.min(1 << 62);
     command.arg(offset).arg(offset + limit as u64)
 }
 
-/// Where the last page of `ready` begins. With tombstones in the lists, it has fewer jobs.
+/// The beginning of the last page of `ready`. If the lists have tombstones, the page has fewer
+/// jobs.
 async fn last_of_ready(broker: &RedisBroker, queue: &str, limit: usize) -> Result<u64> {
     let mut all = 0;
     for list in READY {
@@ -358,8 +361,8 @@ async fn range(broker: &RedisBroker, queue: &str, command: &redis::Cmd) -> Resul
     array(broker.read(queue, command).await?)?.into_iter().map(bytes).collect()
 }
 
-/// Some places of the lists of `ready`, and the ids of those that are no gap: an id that was
-/// cancelled keeps its place, under a tombstone.
+/// Some places of the lists of `ready`, and the ids of those that have a job. A cancelled id keeps
+/// its place under a tombstone.
 async fn ready(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Ids> {
     let (mut skip, mut passed, mut ids) = (offset, 0, Vec::new());
     for list in READY {
@@ -382,7 +385,7 @@ async fn ready(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> 
         }
         skip = skip.saturating_sub(length);
     }
-    // Behind them stand the jobs of groups, group by group.
+    // The jobs of groups follow, group by group.
     let mut command = broker.keys.on("ZRANGE", queue, Kind::Line);
     let wanted = (limit - ids.len()) as u64;
     let members = range(broker, queue, command.arg(skip.min(1 << 62)).arg(skip.min(1 << 62) + wanted)).await?;
@@ -393,7 +396,7 @@ async fn ready(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> 
     Ok((ids, more.then_some(before + line)))
 }
 
-/// Ids of a list; `None` for each that lies there under a tombstone.
+/// The ids of a list; `None` for each that is there under a tombstone.
 async fn without_tombstones(broker: &RedisBroker, queue: &str, list: Kind, ids: Vec<Vec<u8>>) -> Result<Vec<Option<Vec<u8>>>> {
     if ids.is_empty() {
         return Ok(Vec::new());
@@ -416,7 +419,7 @@ async fn sorted(broker: &RedisBroker, queue: &str, kind: Kind, offset: u64, limi
     Ok(page(ids, offset, limit))
 }
 
-/// Active jobs have no order but that of a scan; there are no more of them than slots in all
+/// Active jobs have only the order of their ids. Their number is at most that of the slots of all
 /// workers.
 async fn active(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Ids> {
     let mut ids = range(broker, queue, &broker.keys.on("HKEYS", queue, Kind::Active)).await?;

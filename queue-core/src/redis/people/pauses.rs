@@ -35,7 +35,7 @@ pub(in crate::redis) async fn pauses(broker: &RedisBroker, queue: &str) -> Resul
     let (now_ms, mut pauses) = (number(next(&mut values)?)?, Vec::new());
     while let Some(of) = values.next() {
         let (of, record, parked) = (PauseOf::of_stored(&bytes(of)?), words(next(&mut values)?)?, number(next(&mut values)?)?);
-        // What is no name of ours is another program's.
+        // Another program has left an invalid name.
         let Some(of) = of else { continue };
         let mut stored = StoredPause::new(of, Pause::of_stored(&record));
         stored.parked = parked;

@@ -1,4 +1,4 @@
-//! The list of all queues, which lies in a slot of its own.
+//! The list of all queues, which is in a hash slot of its own.
 
 use std::time::Instant;
 
@@ -19,10 +19,11 @@ pub(in crate::redis) async fn queues(broker: &RedisBroker) -> Result<Vec<String>
     Ok(names)
 }
 
-/// Everything that has registrations: queues, and the addresses of topics.
+/// Everything with registrations: queues, and the addresses of topics.
 pub(in crate::redis) async fn registered(broker: &RedisBroker) -> Result<Vec<String>> {
     let registry = broker.keys.queues();
-    // A producer asks for it beside its enqueue, and needs no second connection for that.
+    // A producer reads the list together with its enqueue. It uses the same connection, so it needs
+    // no second one.
     let names = broker.servers.command(Purpose::Requests, &registry, redis::cmd("SMEMBERS").arg(&registry)).await?;
     let mut names: Vec<String> = array(names)?.into_iter().map(text).collect::<Result<_>>()?;
     names.sort_unstable();
@@ -30,8 +31,8 @@ pub(in crate::redis) async fn registered(broker: &RedisBroker) -> Result<Vec<Str
 }
 
 impl RedisBroker {
-    /// Writes a queue into the registry, which lies in a slot of its own. On a Redis that is full a
-    /// worker does without.
+    /// Adds a queue to the list, which is in a hash slot of its own. If the server is full, the
+    /// worker continues without this.
     pub(in crate::redis) async fn list_queue(&self, queue: &str, until: Option<Instant>) -> Result<()> {
         let registry = self.keys.queues();
         let ask = redis::cmd("SISMEMBER").arg(&registry).arg(queue).clone();
@@ -45,7 +46,7 @@ impl RedisBroker {
         }
     }
 
-    /// Writes a queue that exists into the registry, from which it may have been lost.
+    /// Adds an existing queue to the list again, from which it may have been lost.
     pub(in crate::redis) async fn list_again(&self, queue: &str) -> Result<()> {
         match number::<i64>(self.read(queue, &self.keys.on("EXISTS", queue, Kind::Meta)).await?)? {
             0 => Ok(()),

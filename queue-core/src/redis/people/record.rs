@@ -1,4 +1,4 @@
-//! A job's record, as `show` answers it.
+//! The record of a job as `show` returns it.
 
 use redis::Value;
 use serde::Deserialize;
@@ -15,7 +15,7 @@ use crate::{
 struct Packed(String, #[serde(with = "lossy")] String);
 
 pub(super) mod lossy {
-    //! Lua packs any string as text, whatever its bytes are.
+    //! Lua packs any string as text, even if its bytes are not valid UTF-8.
     use std::fmt;
 
     use serde::{Deserializer, de::Visitor};
@@ -38,7 +38,7 @@ pub(super) mod lossy {
     }
 
     pub(in crate::redis) mod bytes {
-        //! The same with the bytes as they are.
+        //! The same with the original bytes.
         use std::fmt;
 
         use serde::{Deserializer, de::Visitor};
@@ -71,7 +71,7 @@ pub(in crate::redis) fn failures(packed: &[u8]) -> Result<Vec<Failure>> {
     Ok(packed.into_iter().map(|Packed(at, message)| Failure { at_ms: at.parse().unwrap_or(0), message }).collect())
 }
 
-/// One job of `show`.
+/// Decodes one job of `show`.
 pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<StoredJob>> {
     if matches!(value, Value::Nil) {
         return Ok(None);
@@ -94,8 +94,8 @@ pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<Stored
         _ => record.note = Some(note).filter(|note| !note.is_empty()),
     }
     record.result = Some(bytes(next(&mut values)?)?).filter(|result| !result.is_empty());
-    // Until when it is kept, or stays parked. An answer of an older script, in a corpus, ends
-    // earlier.
+    // The time until which the job is kept or stays parked. The answers of older scripts, which the
+    // fuzz corpus has, end earlier.
     let until = values.next();
     if let (Some(unreadable), Some(until)) = (&mut record.unreadable, until) {
         unreadable.until_ms = words(until)?.parse().unwrap_or_default();
@@ -103,14 +103,14 @@ pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<Stored
     if let Some(Value::BulkString(key)) = values.next() {
         record.unique = key.get(..UniqueKey::BYTES).and_then(UniqueKey::from_bytes);
     }
-    // Its place, which is as long as its first byte says, and its group.
+    // Its place, whose length is in its first byte, and its group.
     if let Some(Value::BulkString(place)) = values.next() {
         let chain = usize::from(place.first().copied().unwrap_or_default());
         record.group = place.get(chain + 9..).and_then(GroupName::of_stored);
         record.limits = JobLimits::keys_of(place.get(..=chain).unwrap_or_default());
     }
     if let Some(rises) = values.next() {
-        // The fraction orders the promotions of one millisecond.
+        // The fraction only orders the rises of one millisecond.
         record.rises_ms = words(rises)?.split('.').next().and_then(|ms| ms.parse().ok());
     }
     if let Some(returned) = values.next() {
@@ -125,7 +125,7 @@ fn returns_of(stored: &str) -> (u32, Option<i64>) {
     (count.parse().unwrap_or_default(), last.parse().ok())
 }
 
-/// Until when a job of `show` is kept, if it has ended.
+/// The time until which an ended job of `show` is kept.
 pub(in crate::redis) fn kept_until(value: &Value) -> Option<&[u8]> {
     match value {
         Value::Array(values) => match values.get(11)? {

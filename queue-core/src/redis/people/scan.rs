@@ -1,5 +1,5 @@
 //! Steps through the jobs of some states. A queue has *places*, which are read one after the other.
-//! Within one, a step begins behind the last job that the step before has looked at:
+//! Within a place, a step continues after the last job that the previous step has examined:
 //!
 //! | place | how that is found again |
 //! |---|---|
@@ -7,15 +7,15 @@
 //! | a hash, which is small | by its bytes |
 //! | lists | by looking for it and the one before it from where they were towards the head. Ids come in and leave at the ends of a list alone: where the two do not stand together any more, the last has gone with all before it, though it may have come back at an end |
 //!
-//! A list is searched in windows, and each is one command that also brings what is behind, so that
-//! nothing moves between the two.
+//! A list is searched in windows. One command reads a window together with the elements after it,
+//! so that nothing moves in between.
 //!
-//! A scan that meets the jobs that move reads its places by cursors of the server (`HSCAN`,
-//! `ZSCAN`): they pass over nothing that stays in the place, wherever in it. A cursor means nothing
-//! to another server: there the place is read again from its start. A scan by a tag goes by the ids
-//! in the index of tags.
+//! A scan that includes moving jobs reads its places by cursors of the server (`HSCAN`, `ZSCAN`).
+//! They skip no job that stays in the place, even if it moves within the place. A cursor is valid
+//! only on its server: on another server, the place is read again from its beginning. A scan by a
+//! tag uses the index of tags.
 //!
-//! A step ends before its limit where a mebibyte of jobs was read.
+//! A step ends before its limit when it has read a mebibyte of jobs.
 
 use std::collections::{HashMap, hash_map::Entry};
 
@@ -35,18 +35,18 @@ use crate::{
     },
 };
 
-/// How far a list is searched at once, and how much of it is looked at twice, as jobs may have come
-/// back to the head meanwhile.
+/// The number of elements that are searched at once, and the overlap of two windows, because jobs
+/// may have returned to the head meanwhile.
 const WINDOW: u64 = 4_000;
 const AGAIN: u64 = 500;
 
-/// The first window: mostly few jobs have left since the last step.
+/// The first window is small: usually few jobs have left since the last step.
 const NEAR: u64 = 500;
 
-/// Windows of one step.
+/// The most windows of one step.
 const WINDOWS: usize = 10;
 
-/// Where jobs are.
+/// The kinds of places of jobs.
 #[derive(Clone, Copy, Debug)]
 enum Where {
     /// A list of `ready`.
@@ -54,9 +54,9 @@ enum Where {
     /// The lines of groups.
     Line,
     Set(Kind),
-    /// Jobs of workers: no more than these have slots.
+    /// Active jobs: at most as many as all workers have slots.
     Hash(Kind),
-    /// The list of jobs that have ended.
+    /// The list of ended jobs.
     Ended,
 }
 
@@ -77,8 +77,8 @@ const PLACES: [(Where, &[JobState]); 14] = [
     (Where::Set(Kind::Lapsing), &[JobState::Done, JobState::Cancelled, JobState::Expired]),
 ];
 
-/// The places of a scan that meets the jobs that move. Those come first from which a job may come
-/// to a later one: a job that goes the other way has failed or ended since.
+/// The places of a scan that includes moving jobs. A place from which a job may move to another one
+/// comes before that one. A job that moves in the other direction has failed or ended since.
 const MET: [(&str, &[JobState]); 7] = [
     ("dead", &[JobState::Dead]),
     ("records", &[JobState::Done, JobState::Cancelled, JobState::Expired]),
@@ -98,7 +98,7 @@ struct Last {
     score: String,
     #[serde(rename = "e")]
     element: Vec<u8>,
-    /// In a list, the element before it; `None`: it was at the head.
+    /// In a list, the element before it; `None`: it was the head.
     #[serde(rename = "b")]
     before: Option<Vec<u8>>,
 }
@@ -109,7 +109,8 @@ impl Last {
     }
 }
 
-/// Elements of a place, and behind which one the next step begins; `None`: there are no more.
+/// Elements of a place, and the element after which the next step begins; `None`: there are no
+/// more.
 type Part = (Vec<Last>, Option<Last>);
 
 pub(in crate::redis) async fn scan(broker: &RedisBroker, request: &Scan) -> Result<Scanned> {
@@ -138,7 +139,7 @@ async fn in_order(broker: &RedisBroker, request: &Scan, limit: usize) -> Result<
                 size += job.envelope.len();
                 jobs.push((job, place_to_bytes(&(place, Some(last)))?));
             }
-            // Nothing was examined: the last element is still searched for.
+            // No job was examined: the last element is still being searched for.
             let searches = next.is_some() && examined == 0;
             let is_full = cut.is_some() || size >= MAX_BYTES;
             last = cut.or(next);
@@ -161,8 +162,8 @@ fn places_met(request: &Scan) -> Vec<&'static str> {
     MET.into_iter().filter(|(_, has)| has.iter().any(|state| request.states.contains(state))).map(|(place, _)| place).collect()
 }
 
-/// Jobs in the order of this server. A place has its name, a cursor, and the life of the server
-/// that has given it.
+/// Jobs in the order of this server. A position has the name of a place, a cursor, and the life of
+/// the server that has returned the cursor.
 async fn met(broker: &RedisBroker, request: &Scan, limit: usize) -> Result<Scanned> {
     let places = places_met(request);
     let Some(bytes) = &request.after else { return Ok(met_at(broker, request, limit, &places, (0, 0, "")).await?.0) };
@@ -172,13 +173,13 @@ async fn met(broker: &RedisBroker, request: &Scan, limit: usize) -> Result<Scann
         .position(|known| *known == place)
         .ok_or_else(|| Error::invalid("cursor", place, "is not a valid cursor; start without one"))?;
     match met_at(broker, request, limit, &places, (at, cursor, &life)).await? {
-        // On another server a job may be back in a place that lies behind.
+        // On another server, a job may have returned to an earlier place.
         (_, alive) if at > 0 && alive != life => Ok(met_at(broker, request, limit, &places, (0, 0, "")).await?.0),
         (found, _) => Ok(found),
     }
 }
 
-/// A step of it from this cursor on, and the life of the server.
+/// One step from this cursor on, and the life of the server.
 async fn met_at(
     broker: &RedisBroker,
     request: &Scan,
@@ -197,7 +198,7 @@ async fn met_at(
     let mut jobs = Vec::new();
     while let Some(id) = values.next() {
         let (id, job) = (bytes(id)?, next(&mut values)?);
-        // Values that are not ids are left to the auditor.
+        // Values that are not ids are left for the auditor.
         let Ok(id) = JobId::from_bytes(&id) else { continue };
         if let Some(mut job) = record(&id, job)? {
             if subscription_at(&request.queue).is_some() {
@@ -226,9 +227,9 @@ async fn part(broker: &RedisBroker, queue: &str, at: Where, last: Option<&Last>,
     }
 }
 
-/// Jobs that have a tag, by the index of tags. A place is the id of the last one; of a scan that
-/// meets the jobs that move it has the life of the server, too: another one may lack what was done
-/// to the jobs before it.
+/// Jobs that have a tag, by the index of tags. A position is the last id. In a scan that includes
+/// moving jobs it also has the life of the server, because another server may lack changes of the
+/// jobs before it.
 async fn tagged(broker: &RedisBroker, request: &Scan, name: &str, value: &str, limit: usize) -> Result<Scanned> {
     let movers = request.includes_moved;
     let last = request.after.as_deref().map(|place| match movers {
@@ -247,7 +248,7 @@ async fn tagged(broker: &RedisBroker, request: &Scan, name: &str, value: &str, l
     let place = |id: &[u8]| if movers { place_to_bytes(&(id, &life)) } else { place_to_bytes(&id) };
     let mut members: Vec<Vec<u8>> = answer.map(bytes).collect::<Result<_>>()?;
     let is_page = members.len() == limit;
-    // Values that are not ids are left to the auditor.
+    // Values that are not ids are left for the auditor.
     let known = |members: &[Vec<u8>]| members.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect::<Vec<JobId>>();
     let ids = known(&members);
     let records = some_records(broker, &request.queue, &ids).await?;
@@ -263,8 +264,8 @@ async fn tagged(broker: &RedisBroker, request: &Scan, name: &str, value: &str, l
     Ok(Scanned { of: (last.is_none() && request.counts).then_some(of), ..Scanned::new(jobs, next).with_examined(members.len() as u64) })
 }
 
-/// The jobs of elements, those in other states left out, and the element of each. Besides the last
-/// element that was examined, if these were too large to look at all.
+/// The jobs of elements in the wanted states, with the element of each. Also the last element that
+/// was examined, if the jobs were too large to read all of them.
 async fn jobs_of(
     broker: &RedisBroker,
     queue: &str,
@@ -282,9 +283,9 @@ async fn jobs_of(
     };
     let (mut of_id, mut unlike, mut lines) = (HashMap::new(), Vec::new(), Vec::new());
     for (id, place) in ids.into_iter().zip(places) {
-        // Values that are not ids are left to the auditor.
+        // Values that are not ids are left for the auditor.
         let Some(id) = id.and_then(|id| JobId::from_bytes(&id).ok()) else { continue };
-        // Of the lines of those that have ended each may be that of the record.
+        // Each entry of an ended job may be the one that matches the record.
         let vacant = match of_id.entry(id.clone()) {
             Entry::Vacant(entry) => {
                 entry.insert(place.clone());
@@ -302,7 +303,8 @@ async fn jobs_of(
     let jobs = match at {
         Where::Ended => {
             let found = ended_from_records(&lines.iter().map(|line| line.element.clone()).collect::<Vec<_>>(), records)?;
-            // Its place is that of its own line: an earlier one may be of an end before it.
+            // The position is that of the matching entry: an earlier entry may belong to an earlier
+            // ending.
             for (at, job) in &found {
                 of_id.extend(lines.get(*at).map(|line| (job.id.clone(), line.clone())));
             }
@@ -314,7 +316,7 @@ async fn jobs_of(
     Ok((jobs.collect(), cut))
 }
 
-/// What stands behind a byte.
+/// The bytes after the first occurrence of a byte.
 pub(super) fn behind(mut bytes: Vec<u8>, byte: u8) -> Vec<u8> {
     let at = bytes.iter().position(|other| *other == byte).map_or(0, |at| at + 1);
     bytes.drain(..at);
@@ -329,7 +331,7 @@ async fn list(broker: &RedisBroker, queue: &str, kind: Kind, last: Option<&Last>
     for _ in 0..WINDOWS {
         let n = upto - from + room as u64;
         let window = range(broker, queue, kind, from, n).await?;
-        // What was before it may have left the head.
+        // The element before it may have left the head.
         let is_last = |at: &usize| match before(&window, *at) {
             Some(before) => last.before.as_deref() == Some(before),
             None => from == 0,
@@ -341,7 +343,7 @@ async fn list(broker: &RedisBroker, queue: &str, kind: Kind, last: Option<&Last>
         };
         let (elements, mut next) = of_list(&window, from, begin, room);
         if next.is_none() && window.len() as u64 == n {
-            // There is more behind the window.
+            // The list continues after the window.
             next = window.last().map(|end| Last::at(from + n - 1, end.clone(), before(&window, window.len() - 1).map(<[u8]>::to_vec)));
         }
         return Ok((elements, next));
@@ -354,8 +356,8 @@ fn before(window: &[Vec<u8>], at: usize) -> Option<&[u8]> {
     Some(&**window.get(at.checked_sub(1)?)?)
 }
 
-/// Elements of a window from this one on, as many as there is room for. The window begins at an
-/// index of the list.
+/// Elements of a window from this one on, at most `room`. The window begins at an index of the
+/// list.
 fn of_list(window: &[Vec<u8>], from: u64, begin: usize, room: usize) -> Part {
     let end = window.len().min(begin + room);
     let at = |at: usize| Last::at(from + at as u64, window[at].clone(), before(window, at).map(<[u8]>::to_vec));
@@ -366,7 +368,7 @@ fn of_list(window: &[Vec<u8>], from: u64, begin: usize, room: usize) -> Part {
 
 async fn range(broker: &RedisBroker, queue: &str, kind: Kind, from: u64, n: u64) -> Result<Vec<Vec<u8>>> {
     let mut command = broker.keys.on("LRANGE", queue, kind);
-    // No larger number is an index for a server.
+    // A larger number is not a valid index for a server.
     let from = from.min(1 << 62);
     super::range(broker, queue, command.arg(from).arg(from + n - 1)).await
 }

@@ -15,11 +15,11 @@ use crate::{
     },
 };
 
-/// Records of one read: a mebibyte of the longest.
+/// The most records of one read: a mebibyte of the longest ones.
 const RECORDS: usize = 1024 * 1024 / TASKS_BYTES;
 
-/// In steps, each of which is bounded. A lane that comes or goes between two of them may be listed
-/// or not.
+/// Lists the workers in bounded steps. A lane that registers or leaves between two steps may be
+/// listed or not.
 pub(in crate::redis) async fn workers(broker: &RedisBroker, queue: &str) -> Result<Vec<WorkerRecord>> {
     let names = array(broker.read(queue, &broker.keys.on("HKEYS", queue, Kind::Lanes)).await?)?;
     // A value that is not text is not the name of a lane.
@@ -71,7 +71,7 @@ pub(in crate::redis) async fn worker_records(
     stored(broker, queue, Kind::Workers, ids, RECORDS).await
 }
 
-/// What a hash has of these workers. One command reads at most `step` of them.
+/// The values of these workers in a hash. One command reads at most `step` of them.
 async fn stored(
     broker: &RedisBroker,
     queue: &str,

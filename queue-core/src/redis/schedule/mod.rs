@@ -1,4 +1,4 @@
-//! Schedules: what is due, the list, and every change of one.
+//! Schedules: due schedules, their list, and their changes.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(in crate::redis) async fn due(broker: &RedisBroker, queue: &str, limit: usiz
     Ok(DueSchedules::new(now_us / 1000, stored(&mut values)?, next_due))
 }
 
-/// Names, definitions and states. What has lost one of them, or is no name, is left out.
+/// Names, definitions and states. Incomplete entries and invalid names are left out.
 fn stored(values: &mut impl Iterator<Item = Value>) -> Result<Vec<StoredSchedule>> {
     let (names, definitions, states) = (array(next(values)?)?, array(next(values)?)?, array(next(values)?)?);
     let mut stored = Vec::with_capacity(names.len());
@@ -65,7 +65,7 @@ pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, which: &Sc
     let mut values = array(broker.script(queue, &SCHEDULES, call).await?)?.into_iter();
     let now_ms = number(next(&mut values)?)?;
     let mut names = array(next(&mut values)?)?;
-    // One more was asked for, to see whether there is a next page.
+    // The page includes one more than the limit, to find out whether there is a next page.
     let following = page.filter(|(_, limit)| names.len() > *limit).map(|(offset, limit)| offset + limit as u64);
     if let Some((_, limit)) = page {
         names.truncate(limit);
@@ -76,7 +76,7 @@ pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, which: &Sc
 
 pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetSchedule) -> Result<ScheduleAnswer> {
     request.check()?;
-    // What makes nothing works on a full server.
+    // A change that adds no jobs works on a full server.
     let script: &Script = if request.added() > 0 { &SET_SCHEDULE } else { &CHANGE_SCHEDULE };
     let mut call = script.call_with(&broker.keys, &request.queue, 10 + 8 * request.jobs.len(), 512 + request.added());
     call.arg(&request.name).arg(request.asked_ms).arg(request.expected.as_deref().unwrap_or_default());

@@ -1,18 +1,18 @@
-//! Feature bits: what is out of the ordinary in a queue. `meta` holds them as letters. A script
-//! that lacks one of a queue's bits changes nothing in it.
+//! Feature bits: the rare features that a queue uses. `meta` stores them as letters. If a script
+//! does not know one of a queue's bits, it changes nothing in the queue.
 
 use std::fmt;
 
-/// What may be out of the ordinary.
+/// A rare feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::redis) enum Bit {
-    /// A job had an envelope over 2 KiB: claims look at sizes.
+    /// A job had an envelope of more than 2 KiB: claims check sizes.
     Large,
     /// `attempts` and `errors`.
     Failed,
     /// `records` and `ended`.
     Kept,
-    /// `priority` and the lists of other priorities than the normal one.
+    /// `priority`, and the lists of priorities other than normal.
     Priority,
     /// `crashes` and `suspect`.
     Crashed,
@@ -22,9 +22,9 @@ pub(in crate::redis) enum Bit {
     Tombstones,
     /// `parked`.
     Parked,
-    /// Nothing is claimed.
+    /// The queue is paused.
     Paused,
-    /// `keyed`, `unique`, `held` and `within`: a job was enqueued with a key.
+    /// `keyed`, `unique`, `held` and `within`: a job was enqueued with a unique key.
     Unique,
     /// `ticked`: a schedule waits for the end of its jobs.
     Scheduled,
@@ -36,9 +36,9 @@ pub(in crate::redis) enum Bit {
     Progress,
     /// `chains`, `open`, `shut`, `tat`, `costs`: a job has limits.
     Limited,
-    /// `rising`, `risen`: jobs that wait rise.
+    /// `rising`, `risen`: the queue has aging.
     Aging,
-    /// `resumes`: a pause ends by itself, or a task is paused.
+    /// `resumes`: a pause ends automatically, or a task is paused.
     Resumes,
     /// `tags`: a job has tags.
     Tagged,
@@ -69,7 +69,7 @@ impl Bit {
         Bit::Followed,
     ];
 
-    /// As `meta` holds it, and scripts write it.
+    /// The letter in `meta` and in scripts.
     pub(in crate::redis) fn letter(self) -> char {
         match self {
             Bit::Large => 'l',
@@ -94,7 +94,7 @@ impl Bit {
         }
     }
 
-    /// As people read it.
+    /// The name in messages.
     pub(in crate::redis) fn name(self) -> &'static str {
         match self {
             Bit::Large => "large",
@@ -124,7 +124,7 @@ impl Bit {
     }
 }
 
-/// A set of them.
+/// A set of feature bits.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::redis) struct Bits(u32);
 
@@ -157,7 +157,7 @@ impl Bits {
         self.0 & other.0 == other.0
     }
 
-    /// What `meta` holds. What is no bit of ours may mean anything: all of them.
+    /// Decodes the field of `meta`. An unknown character may mean any feature, so all bits are set.
     pub(in crate::redis) fn read(letters: &[u8]) -> Bits {
         letters.iter().fold(Bits::NONE, |bits, letter| match Bit::ALL.iter().find(|bit| bit.letter() == char::from(*letter)) {
             Some(bit) => bits.with(*bit),
@@ -176,11 +176,11 @@ impl fmt::Debug for Bits {
     }
 }
 
-/// The rare features that a queue may have whose turns go by `turn_plain.lua`.
+/// The rare features with which the turns of a queue may still use `turn_plain.lua`.
 pub(in crate::redis) const PLAIN_TURN: Bits = Bits::of(&[Bit::Large, Bit::Failed]);
 
-/// The features that a queue may have whose enqueues go by `enqueue_plain.lua`: all but aging and
-/// followed transitions. None of them changes how a job is stored that is ready now.
+/// The features with which the enqueues of a queue may still use `enqueue_plain.lua`: all but aging
+/// and followed transitions. None of them changes how a ready job is stored.
 pub(in crate::redis) const PLAIN_ENQUEUE: Bits = Bits(Bits::ALL.0 & !Bits::of(&[Bit::Aging, Bit::Followed]).0);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The scripts, and the fragments of which they are made.
+//! The scripts, and the fragments from which they are composed.
 
 use std::sync::LazyLock;
 
@@ -23,19 +23,20 @@ use crate::{
     redis::{SCHEMA, enqueue::LARGE, values::FOREVER},
 };
 
-/// How long the record of a job is kept that has ended without being run: a day.
+/// The retention of a job that has ended without being run: a day.
 const UNRUN_MS: u64 = 24 * 3600 * 1000;
 
-/// A scan that goes through the jobs in the order of the server asks for this many at a time, and
-/// for as many pieces at most. Its caller asks for 500 jobs at most, which are 20 pieces: the
-/// script takes the other pieces where a large table has few jobs left.
+/// A scan in the order of the server reads at most this many pieces of this size. A caller requests
+/// at most 500 jobs, which are 20 pieces. The script needs the other pieces if a large table has
+/// few jobs left.
 const SCANNED_AT_ONCE: u64 = 25;
 const SCANNED_PIECES: u64 = 40;
 
-/// Numbers of jobs in a line count from here, down for those that go to its head.
+/// The numbers of jobs in a line start here. Numbers of jobs that are pushed to the head count
+/// down.
 const MIDDLE: u64 = 1 << 52;
 
-/// When virtual time begins a new era. Two of them are as much as a double counts.
+/// The virtual time at which a new era begins. A double represents twice this number exactly.
 const ERA: u64 = 1 << 51;
 
 /// The constants that scripts use as `C.name`.
@@ -48,40 +49,40 @@ pub(super) fn constants() -> [(&'static str, String); 73] {
         ("unrun_ms", UNRUN_MS.to_string()),
         // The record of a worker without a record of its own, except for the time.
         ("no_record", text_of(WorkerInfo::default().encoded())),
-        // Of jobs that releases cannot read.
+        // Unreadable jobs.
         ("releases", UNREADABLE_RELEASES.to_string()),
-        // Of schedules.
+        // Schedules.
         ("stopped", format!("'{STOPPED}'")),
         ("clock_moved", CLOCK_MOVED.as_millis().to_string()),
         ("remembered_ms", BACKFILL_REMEMBERED.as_millis().to_string()),
-        // Of watched jobs.
+        // Watched jobs.
         ("watched_ms", WATCHED.as_millis().to_string()),
         ("most_watched", MOST_WATCHED.to_string()),
         ("watched_keep_ms", WATCHED_KEEP.as_millis().to_string()),
-        // Of watchers that follow a queue.
+        // Watchers that follow a queue.
         ("followed_ms", FOLLOWED.as_millis().to_string()),
         ("transitions_kept", TRANSITIONS_KEPT.to_string()),
         ("transitions_at_once", TRANSITIONS_AT_ONCE.to_string()),
         ("reason_bytes", REASON_BYTES.to_string()),
-        // Of scans.
+        // Scans.
         ("scanned_at_once", SCANNED_AT_ONCE.to_string()),
         ("scanned_pieces", SCANNED_PIECES.to_string()),
-        // Of the position of jobs.
+        // The position of jobs.
         ("places_examined", PLACES_EXAMINED.to_string()),
         ("holders_named", HOLDERS_NAMED.to_string()),
-        // Of a job's log.
+        // The log of a job.
         ("log_bytes", LOG_BYTES.to_string()),
         ("log_lines", LOG_LINES.to_string()),
-        // Of headers and tags.
+        // Headers and tags.
         ("most_headers", HEADERS_MAX.to_string()),
         ("header_bytes", HEADER_BYTES_MAX.to_string()),
         ("most_tags", TAGS_MAX.to_string()),
-        // Of the oldest ready job.
+        // The oldest ready job.
         ("heads", HEADS.to_string()),
-        // Of sweeps.
+        // Sweeps.
         ("cleanup_behind", CLEANUP_BEHIND.to_string()),
         ("sweeper_lease", SWEEPER_LEASE.as_millis().to_string()),
-        // Of groups.
+        // Groups.
         ("start_cost", START_COST.to_string()),
         ("start_apart", START_APART.to_string()),
         ("middle", MIDDLE.to_string()),
@@ -89,27 +90,27 @@ pub(super) fn constants() -> [(&'static str, String); 73] {
         ("era", ERA.to_string()),
         ("share_counted", SHARE_COUNTED.to_string()),
         ("group_rules", GROUP_RULES.to_string()),
-        // Of pauses.
+        // Pauses.
         ("resumed_at_once", RESUMED_AT_ONCE.to_string()),
         ("paused_tasks", PAUSED_TASKS.to_string()),
         ("after_rate_limit", format!("'{}'", Pausing::after_rate_limit().encoded())),
-        // Of operations.
+        // Operations.
         ("operations_kept", OPERATIONS_KEPT.to_string()),
         ("operation_lease", OPERATION_LEASE.as_millis().to_string()),
         ("popped", POPPED_AT_ONCE.to_string()),
-        // Of limits.
+        // Limits.
         ("limit_rules", LIMIT_RULES.to_string()),
         ("limit_step", LIMIT_STEP.to_string()),
         ("tickets", TICKETS.to_string()),
         ("claim_steps", CLAIM_STEPS.to_string()),
-        // The keys of a limit have 16 bytes, six of them its name: they come before the name and so
-        // many of the largest.
+        // A limit key has 16 bytes, six of which are the name of its limit. All keys of a limit
+        // sort before its name followed by this text.
         ("last_key", format!("'{}'", "\\255".repeat(11))),
         ("chains_counted", CHAINS_COUNTED.to_string()),
         ("longest_closed", LONGEST_CLOSED.as_millis().to_string()),
         ("debt_periods", DEBT_PERIODS.to_string()),
         ("longest_debt_us", LONGEST_DEBT_US.to_string()),
-        // Of a history: how much is kept, and of how many tasks.
+        // The history: the length, and the number of tasks.
         ("minutes", MINUTES.to_string()),
         ("hours", HOURS.to_string()),
         ("tasks", TASKS.to_string()),
@@ -122,7 +123,7 @@ pub(super) fn constants() -> [(&'static str, String); 73] {
         ("releases_seen", RELEASES_SEEN.to_string()),
         ("outbox", format!("'{OUTBOX}'")),
         ("outboxes", OUTBOXES.to_string()),
-        // Of topics.
+        // Topics.
         ("most_taken", MOST_TAKEN.to_string()),
         ("most_payload", PAYLOAD_MAX.to_string()),
         ("large", LARGE.to_string()),
@@ -130,14 +131,15 @@ pub(super) fn constants() -> [(&'static str, String); 73] {
         ("trim_step", TRIM_STEP.to_string()),
         ("default_age", DEFAULT_AGE.as_millis().to_string()),
         ("default_lag", DEFAULT_LAG.as_millis().to_string()),
-        // A bit that this library does not know, and those that the plain scripts do not serve.
+        // A bit that this library does not know, and the bits that the plain scripts do not
+        // support.
         ("unknown", format!("'[^{}]'", Bits::ALL.letters())),
         ("not_plain_turn", format!("'[^{}]'", PLAIN_TURN.letters())),
         ("not_plain_enqueue", format!("'[^{}]'", PLAIN_ENQUEUE.letters())),
     ]
 }
 
-/// Bytes as Lua writes them.
+/// Bytes as a literal of Lua.
 fn text_of(bytes: &[u8]) -> String {
     let escaped: String = bytes.iter().map(|byte| format!("\\{byte:03}")).collect();
     format!("'{escaped}'")
@@ -291,7 +293,7 @@ pub(super) fn fragment(name: &str) -> &'static str {
     found.unwrap_or_else(|| unreachable!("a script includes a fragment that is none: {name}")).1
 }
 
-/// All of them.
+/// All fragments.
 #[cfg(test)]
 pub(super) fn fragments() -> impl Iterator<Item = (&'static str, &'static str)> {
     FRAGMENTS.iter().copied()
@@ -307,7 +309,7 @@ macro_rules! scripts {
             vec![$(&$name,)*]
         }
 
-        /// The verbs that run a script. Any verb may run one that has none here.
+        /// The verbs that run a script. A script without verbs may be run by any verb.
         #[cfg(test)]
         pub(super) fn verbs_of(script: &Script) -> &'static [&'static str] {
             $(if std::ptr::eq(script, &*$name) {
@@ -318,9 +320,9 @@ macro_rules! scripts {
     };
 }
 
-// Name, file, flags, and the verbs that run the script: `docs/acl` allows their callers its
-// commands. Whatever finishes, heartbeats or reclaims works on a Redis that is full, and so does
-// all that makes room. A history grows, and can wait.
+// Name, file, flags, and the verbs that run the script: `docs/acl` permits its commands to the
+// callers of these verbs. Scripts for endings, heartbeats, reclaims and removals work on a full
+// server. The script of the history does not, because a history grows and its reports can wait.
 scripts! {
     TURN: "turn/turn", "flags=allow-oom", [turn];
     TURN_PLAIN: "turn/turn_plain", "flags=allow-oom", [turn];

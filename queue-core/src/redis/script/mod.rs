@@ -1,4 +1,4 @@
-//! What a script is, and how it is called.
+//! Scripts and their calls.
 
 pub(in crate::redis) mod bits;
 mod compose;
@@ -10,21 +10,21 @@ use self::compose::compose;
 pub(in crate::redis) use self::list::*;
 use crate::redis::keys::{Keys, Kind};
 
-/// What most keys fit into.
+/// The capacity that suffices for most keys.
 const BYTES_OF_A_KEY: usize = 64;
 
 /// A script, ready to be called.
 #[derive(Debug)]
 pub(in crate::redis) struct Script {
-    /// That of its file.
+    /// The name of its file.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests tell scripts apart by it"))]
     pub(in crate::redis) name: &'static str,
     pub(in crate::redis) keys: Vec<Kind>,
-    /// It writes nothing: users who may only read may call it.
+    /// Whether the script writes nothing, so that users who may only read may call it.
     only_reads: bool,
-    /// The text that is sent, once per server.
+    /// The text, which is sent once per server.
     pub(in crate::redis) body: String,
-    /// Its digest, by which it is called.
+    /// The digest by which the script is called.
     pub(in crate::redis) sha: String,
 }
 
@@ -41,15 +41,15 @@ impl Script {
         self.complete(Cmd::new(), keys, queue)
     }
 
-    /// A call with room for this number of arguments and of bytes in all: it is written without
-    /// being moved.
+    /// A call with capacity for this number of arguments and for their bytes, so that it is not
+    /// reallocated.
     pub(in crate::redis) fn call_with(&self, keys: &Keys, queue: &str, arguments: usize, bytes: usize) -> Cmd {
         let command = Cmd::with_capacity(3 + self.keys.len() + arguments, 64 + self.keys.len() * BYTES_OF_A_KEY + bytes);
         self.complete(command, keys, queue)
     }
 
-    /// The same call with the text, for a server that does not have it: the arguments are taken
-    /// over.
+    /// The same call with the text, for a server that does not have the script. The arguments are
+    /// copied.
     pub(in crate::redis) fn with_body(&self, call: &Cmd) -> Cmd {
         let mut command = redis::cmd(if self.only_reads { "EVAL_RO" } else { "EVAL" });
         command.arg(&self.body);
@@ -110,8 +110,8 @@ mod tests {
         }
     }
 
-    /// A fragment that calls a function has to include the one that defines it: Lua would find that
-    /// out at the call alone.
+    /// A fragment that calls a function has to include the fragment that defines it: Lua would find
+    /// a missing function only at the call.
     #[test]
     fn every_function_that_a_script_calls_is_in_it() {
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -129,8 +129,8 @@ mod tests {
         }
     }
 
-    /// The commands that a script may call, as access-control files write them. Of those, the
-    /// server refuses changes to a script that only reads.
+    /// The commands that a script may call, as access-control files write them. The server refuses
+    /// changes of a script that only reads.
     fn commands(script: &Script) -> BTreeSet<String> {
         const CHANGES: [&str; 16] = [
             "hdel", "hincrby", "hset", "lpop", "lpush", "lset", "ltrim", "renamenx", "rpush", "sadd", "spublish", "srem", "xadd", "xtrim",
@@ -147,7 +147,7 @@ mod tests {
         called.filter(|command| !script.only_reads || !CHANGES.contains(&command.as_str())).collect()
     }
 
-    /// What the code calls outside of scripts.
+    /// The commands that the code calls outside of scripts.
     fn called_by_all(role: Caller) -> Vec<&'static str> {
         let connecting = ["ping", "info", "role", "cluster|info", "cluster|slots", "asking", "time"];
         let scripts =
@@ -195,14 +195,14 @@ mod tests {
         assert!(named.len() > 40, "only {} verbs run a script", named.len());
     }
 
-    /// Each is an input of every call, and costs time.
+    /// Each key is an argument of every call, and costs time.
     #[test]
     fn plain_scripts_have_few_keys() {
         assert_eq!([TURN_PLAIN.keys.len(), ENQUEUE_PLAIN.keys.len()], [10, 5]);
     }
 
-    /// What most queues do not have is written by one helper, which sets the bit first, or in the
-    /// doors.
+    /// Keys that most queues do not have are written by one helper, which sets the bit first, or in
+    /// the doors.
     #[test]
     fn rare_keys_are_written_behind_their_bits() {
         let rare = [
@@ -228,11 +228,11 @@ mod tests {
         }
     }
 
-    /// A script that reads all of a key would hold up the server as the key grows: what may grow
-    /// without bound is read by pages.
+    /// A script that reads a whole key would block the server for longer as the key grows. Keys
+    /// that may grow without bound are read in pages.
     #[test]
     fn only_bounded_keys_are_read_whole() {
-        // Which fragment reads which key, and what bounds it.
+        // The fragments that read a whole key, and what bounds each key.
         let bounded = [
             ("audit/checks", "lanes", "the workers that are up"),
             ("audit/find", "active", "FEW"),
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(found, bounded.map(|(name, key, _)| (name, key)));
     }
 
-    /// No lane goes but by one function, which takes the record of its worker along.
+    /// Lanes are removed only by one function, which also removes the record of their worker.
     #[test]
     fn lanes_go_by_one_function() {
         let keys = ["lanes", "leases", "durations", "knows"];
@@ -286,8 +286,8 @@ mod tests {
         }
     }
 
-    /// No job changes its place but through a door. A plain turn has checked that the doors have
-    /// nothing else to do.
+    /// Jobs change their place only through a door. A plain turn has checked that the doors would
+    /// do nothing else.
     #[test]
     fn jobs_change_places_in_the_doors_alone() {
         let writes = ["HSET", "HDEL", "ZADD", "ZREM", "LPUSH", "RPUSH", "LPOP", "LTRIM", "LSET"];

@@ -1,14 +1,14 @@
-//! Events that other programs have added to a log.
+//! Events that other programs have appended to a log.
 
 use std::borrow::Cow;
 
 use crate::{codec, envelope::Envelope};
 
-/// The envelope of a job with its payload in MessagePack: another program may have added it as
-/// JSON, which a script cannot translate without loss. What cannot be translated stays as it is,
-/// and cannot be read by a handler.
+/// The envelope of a job with its payload in MessagePack. Another program may have added the
+/// payload as JSON, which a script cannot translate without loss. A payload that cannot be
+/// translated stays as it is, and the handler cannot read it.
 pub(in crate::redis) fn readable(envelope: &[u8]) -> Cow<'_, [u8]> {
-    // No payload of ours begins like this: it is a map.
+    // A payload of this library is a map and never begins with this byte.
     const JSON: u8 = b'{';
     let translated = || {
         let mut decoded = Envelope::decode(envelope).ok().filter(|decoded| decoded.payload.first() == Some(&JSON))?;

@@ -1,5 +1,5 @@
-//! Topics: a stream for the log, and a hash with the cursors of its subscriptions. All of it, and
-//! the queues of the subscriptions, are in the slot of the topic.
+//! Topics: a stream for the log, and a hash with the cursors of its subscriptions. All of them, and
+//! the queues of the subscriptions, are in the hash slot of the topic.
 
 mod foreign;
 mod rewind;
@@ -62,15 +62,16 @@ fn event(call: &mut Cmd, job: &NewJob) -> Result<()> {
     Ok(())
 }
 
-/// Reads on in the log for a turn that claims jobs of a subscription. True: there is more to read.
+/// Reads further entries of the log for a turn that claims jobs of a subscription. True: there is
+/// more to read.
 pub(in crate::redis) async fn feed(broker: &RedisBroker, turn: &Turn) -> bool {
     let Some((subscription, _)) = subscription_at(&turn.queue).filter(|_| turn.claim > 0) else { return false };
     let mut call = FEED.call(&broker.keys, &turn.queue);
     call.arg(subscription).arg(turn.claim);
     match broker.servers.script(Purpose::Requests, &turn.queue, &FEED, call).await.and_then(number::<i64>) {
         Ok(more) => more == 1,
-        // The endings of the turn do not wait until there is room for new jobs, or until the log
-        // can be read.
+        // The endings of the turn are submitted even if there is no room for new jobs or the log
+        // cannot be read.
         Err(error) => {
             if !error.is_transient() {
                 tracing::warn!(queue = &*turn.queue, %error, "the subscription cannot read further in the log of its topic");
@@ -130,7 +131,7 @@ pub(in crate::redis) async fn show(broker: &RedisBroker, topic: &str) -> Result<
     stored.entries = number(next(&mut values)?)?;
     stored.added = number(next(&mut values)?)?;
     stored.bytes = number(next(&mut values)?)?;
-    // Whatever is added gets a larger one.
+    // No entry can have a larger id.
     stored.is_closed = words(next(&mut values)?)? == format!("{0}-{0}", u64::MAX);
     stored.first_ms = time_of(&words(next(&mut values)?)?);
     let mut setting = || Ok::<_, Error>(words(next(&mut values)?)?.parse::<u64>().ok());

@@ -63,7 +63,7 @@ pub(in crate::redis) async fn rewind(broker: &RedisBroker, request: &Rewind) -> 
     })
 }
 
-/// The cursor before the first entry of a target, or the word for it.
+/// The cursor before the first entry of a target, or the script's keyword for the target.
 fn before(target: &RewindTarget) -> Result<String> {
     match target {
         RewindTarget::At(Begin::AtMs(at)) if *at > 0 => Ok(format!("{}-{LAST}", at - 1)),
@@ -77,7 +77,7 @@ fn before(target: &RewindTarget) -> Result<String> {
     }
 }
 
-/// Whether a target lies before the first of all entries, or before the end of an empty log.
+/// Whether a target is before the first of all entries, or before the end of an empty log.
 fn is_before(target: &RewindTarget, first: &str) -> bool {
     match target {
         RewindTarget::At(Begin::AtMs(at)) => time_of(first).is_none_or(|first| *at < first),

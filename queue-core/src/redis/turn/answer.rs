@@ -1,4 +1,4 @@
-//! What the script of a turn answers.
+//! Decodes the answer of a turn's script.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::{
     },
 };
 
-/// What a turn has answered, and the feature bits of the queue; none where it takes the full
-/// script. `positions` are those of the finishes, in the order in which the script got them.
+/// The answer of a turn, and the feature bits of the queue; `None` if the full script is needed.
+/// `positions` are the positions of the finishes in the order in which the script got them.
 pub(in crate::redis) fn turn(value: Value, positions: &[usize]) -> Result<Option<(TurnAnswer, Bits)>> {
     if matches!(value, Value::Nil) {
         return Ok(None);
@@ -49,7 +49,7 @@ pub(in crate::redis) fn turn(value: Value, positions: &[usize]) -> Result<Option
         // The answer of the plain script ends here.
         let Some(counts) = values.next() else { return Ok(Some((answer, bits))) };
         for (delivery, counted) in answer.deliveries.iter_mut().zip(array(counts)?) {
-            // A delivery that was taken away has no counts: these are of the job as it is by now.
+            // A void delivery has no counters: these belong to the present state of the job.
             if !delivery.void {
                 set(delivery, counted);
             }
@@ -64,7 +64,7 @@ pub(in crate::redis) fn turn(value: Value, positions: &[usize]) -> Result<Option
     answer.parked = number::<i64>(next(&mut values)?)? != 0;
     answer.paused = number::<i64>(next(&mut values)?)? != 0;
     for of in values.next().map_or(Ok(Vec::new()), array)? {
-        // What is no name of ours is another program's.
+        // Another program has left an invalid name.
         answer.resumed.extend(PauseOf::of_stored(&bytes(of)?));
     }
     for id in values.next().map_or(Ok(Vec::new()), array)? {
@@ -73,7 +73,7 @@ pub(in crate::redis) fn turn(value: Value, positions: &[usize]) -> Result<Option
     Ok(Some((answer, bits)))
 }
 
-/// A number of crashes, and behind it for how many milliseconds the job may have run at the last.
+/// The number of crashes, and for how many milliseconds the job may have run the last time.
 fn crashes_of(value: Value) -> (u32, Duration) {
     let ran = match &value {
         Value::BulkString(bytes) => bytes.iter().position(|byte| *byte == b':').map(|at| (bytes[..at].to_vec(), bytes[at + 1..].to_vec())),
@@ -85,7 +85,7 @@ fn crashes_of(value: Value) -> (u32, Duration) {
     }
 }
 
-/// Microseconds, or nothing.
+/// A number of microseconds, or nothing.
 fn time_to(value: Value) -> Result<Option<Duration>> {
     let due = text(value)?;
     if due.is_empty() {
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::redis::script::bits::Bit;
 
-    /// What the fuzzer begins with has to lead it to the end of the decoder.
+    /// The initial inputs of the fuzzer have to reach the end of the decoder.
     fn value(name: &str) -> Value {
         let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/answers").join(name);
         let bytes = std::fs::read(&file).expect("the corpus is in the repository");

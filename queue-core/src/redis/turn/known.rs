@@ -1,4 +1,4 @@
-//! What is known of the feature bits of queues, so that a turn goes by the right script at once.
+//! The known feature bits of queues, by which a turn selects its script.
 
 use std::{
     collections::HashMap,
@@ -8,30 +8,29 @@ use std::{
 
 use crate::{broker::TurnAnswer, redis::script::bits::Bits};
 
-/// The queues that have bits, or jobs that wait for their time, as far as is known. Of the others
-/// nothing is stored.
+/// The queues that are known to have bits or scheduled jobs. Other queues have no entry.
 #[derive(Debug, Default)]
 pub(in crate::redis) struct KnownQueues {
     others: RwLock<HashMap<Arc<str>, Known>>,
-    /// No call goes by a plain script: tests choose that.
+    /// Tests set this to bypass the plain scripts.
     full: bool,
 }
 
-/// Two times so near are taken for one, and the first of them is kept: no two answers travel
-/// equally long. If there are two after all, some turns go by the script that is not the cheaper
-/// one; each gives the right answer.
+/// Two times that differ by less than this count as equal, and the first is kept, because answers
+/// have varying latency. If the times do differ, some turns use the more expensive script. Their
+/// answers are the same.
 const NEAR: Duration = Duration::from_millis(20);
 
-/// What a server has said of a queue.
+/// What a server has reported about a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
     bits: Bits,
-    /// A job is due then: its turn takes `turn.lua`.
+    /// A job is due at this time: the turn then uses `turn.lua`.
     until: Option<Instant>,
 }
 
 impl Known {
-    /// The next job that waits is not due before, as the server looked at its clock after the
+    /// The next scheduled job is not due earlier, because the server read its clock after the
     /// request was sent.
     pub(super) fn from(bits: Bits, answer: &TurnAnswer, sent: Instant) -> Self {
         Known { bits, until: answer.next_due.map(|due| sent + due) }
@@ -51,7 +50,7 @@ impl KnownQueues {
         KnownQueues { others: RwLock::default(), full }
     }
 
-    /// Whether no call goes by a plain script.
+    /// Whether the plain scripts are bypassed.
     pub(in crate::redis) fn full(&self) -> bool {
         self.full
     }

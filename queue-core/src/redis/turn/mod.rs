@@ -1,5 +1,5 @@
-//! Turns: by the plain script if the queue and the turn have no rare features, or else by the full
-//! one.
+//! Turns use the plain script if the queue and the turn have no rare features, and otherwise the
+//! full script.
 
 #[cfg(feature = "fuzz")]
 pub(in crate::redis) mod answer;
@@ -26,10 +26,10 @@ use crate::{
     },
 };
 
-/// Whether anything waits in a queue.
+/// Whether a queue has waiting jobs.
 pub(in crate::redis) async fn has_work(broker: &RedisBroker, queue: &str) -> Result<bool> {
     if subscription_at(queue).is_some() {
-        // The log of its topic may have what it has not read, which a turn finds out.
+        // The log of its topic may have unread entries. A turn finds out.
         return Ok(true);
     }
     use Kind::{Line, Parked, Ready0, Ready1, Ready2, Ready3, Retry, Scheduled, Suspect};
@@ -40,8 +40,8 @@ pub(in crate::redis) async fn has_work(broker: &RedisBroker, queue: &str) -> Res
     Ok(number::<i64>(broker.servers.command(Purpose::Requests, queue, &command).await?)? > 0)
 }
 
-/// Takes a turn. The plain script answers with nothing, and has changed nothing, where it takes the
-/// full one; that repeats the answer to a turn that either has taken already.
+/// Runs a turn. If the full script is needed, the plain script changes nothing and answers with
+/// nothing. The full script repeats the answer of a turn that either script has run already.
 pub(in crate::redis) async fn turn(broker: &RedisBroker, turn: &Turn) -> Result<TurnAnswer> {
     let more_in_log = topic::feed(broker, turn).await;
     let mut plain = !broker.known.full() && PLAIN_TURN.covers(broker.known.bits(&turn.queue)) && request::is_plain(turn);
@@ -72,7 +72,7 @@ fn make_readable(envelope: &mut Vec<u8>) {
     }
 }
 
-/// Forwards what an answer says of the queue to the listeners for work in it.
+/// Forwards the state of the queue in an answer to the listeners for work in it.
 fn forward(broker: &RedisBroker, turn: &Turn, answer: TurnAnswer, sent: Instant) -> TurnAnswer {
     let awaited = (turn.claim > 0).then_some(!answer.more && !answer.paused);
     broker.announcements.answered(&turn.queue, answer.as_of.unwrap_or_default(), sent.elapsed() / 2, awaited);

@@ -1,4 +1,4 @@
-//! A turn as a call of its script.
+//! Encodes a turn as a call of its script.
 
 use std::{fmt::Write, time::Duration};
 
@@ -20,10 +20,10 @@ pub(in crate::redis) fn is_plain(turn: &Turn) -> bool {
     turn.resume.is_empty() && turn.finishes.iter().all(is_plain)
 }
 
-/// A turn, for one of its scripts.
+/// Encodes a turn for one of its scripts.
 pub(in crate::redis) fn turn(turn: &Turn, script: &Script, plain: bool, keys: &Keys) -> (Cmd, Positions) {
     let (mut acks, others): (Positions, Positions) = (0..turn.finishes.len()).partition(|at| ack(&turn.finishes[*at]).is_some());
-    // Acks are a few variadic commands together.
+    // Acks of a group are processed together by a few variadic commands.
     acks.sort_by_key(|at| group_of(&turn.finishes[*at]));
     let bytes: usize = turn.finishes.iter().map(|finish| 16 + finish.id.as_bytes().len()).sum();
     let mut call = script.call_with(keys, &turn.queue, 9 + 6 * turn.finishes.len(), 128 + bytes);
@@ -54,7 +54,7 @@ pub(in crate::redis) fn turn(turn: &Turn, script: &Script, plain: bool, keys: &K
     (call, [others, acks].concat())
 }
 
-/// What runs have really used of rates, if any has said so: see `used.lua`.
+/// The usage of rates that runs have reported, if any: see `used.lua`.
 fn used(call: &mut Cmd, finishes: &[Finish]) {
     let reporting = finishes.iter().filter_map(|finish| Some((finish, finish.used()?)));
     let runs = reporting.clone().count();
@@ -73,8 +73,8 @@ fn used(call: &mut Cmd, finishes: &[Finish]) {
     }
 }
 
-/// Acks of one claim that are kept equally long: ids, and but for the plain script results, and
-/// sizes of what is kept.
+/// Acks of one claim with the same retention: ids, and for the full script also results and the
+/// sizes of kept jobs.
 fn acks_of_a_group<'a>(call: &mut Cmd, plain: bool, group: impl ExactSizeIterator<Item = &'a Finish> + Clone) {
     let Some((claim, keep)) = group.clone().next().map(group_of) else { return };
     call.arg(claim);
@@ -102,12 +102,12 @@ fn acks_of_a_group<'a>(call: &mut Cmd, plain: bool, group: impl ExactSizeIterato
     }
 }
 
-/// Acks that have this in common travel together.
+/// Acks with the same claim and retention are sent together.
 fn group_of(finish: &Finish) -> (u64, Option<u64>) {
     (finish.claim, kept(finish))
 }
 
-/// Of jobs that are mostly of one size: that, or each of theirs.
+/// The sizes of jobs: one number if they are equal, or a list.
 fn sizes(sizes: impl Iterator<Item = usize> + Clone) -> String {
     let first = sizes.clone().next().unwrap_or_default();
     if sizes.clone().all(|size| size == first) {
@@ -119,12 +119,12 @@ fn sizes(sizes: impl Iterator<Item = usize> + Clone) -> String {
     })
 }
 
-/// How many milliseconds the job of an ack is kept, if at all.
+/// The retention of an ack's job in milliseconds, if it is kept.
 fn kept(finish: &Finish) -> Option<u64> {
     ack(finish).and_then(|(keep, _)| keep)
 }
 
-/// Of an ack: how many milliseconds its job is kept, if at all, and the result.
+/// For an ack: the retention of its job in milliseconds, if it is kept, and the result.
 fn ack(finish: &Finish) -> Option<(Option<u64>, &[u8])> {
     match &finish.ending {
         Ending::Ack { result, keep } => Some((kept_for(*keep), result.as_deref().unwrap_or_default())),
