@@ -1,4 +1,4 @@
-//! A copy of a database that runs: one file, as it was at one moment, while other processes work.
+//! Copies a database while processes use it. The copy is one file with the state of one moment.
 
 use std::{
     fs, io,
@@ -8,15 +8,15 @@ use std::{
 use super::connection::schema;
 use crate::error::{Error, Result};
 
-/// Copies the database at a path into a new file, and gives the number of bytes. The copy has every
-/// commit up to a moment during the call, without a log beside it. The file appears under its name
-/// when it is whole and on the disk, and belongs to its user alone.
+/// Copies the database at a path into a new file, and returns the number of bytes. The copy has
+/// every commit up to a moment during the call, and has no separate log. The file appears under its
+/// name when it is complete and on disk. Only its user can access it.
 ///
-/// It reads as much as the database has, and writes as much as is used of it; processes that work
-/// meanwhile are not held up.
+/// It reads the whole database, and writes the part that is in use. Other processes are not blocked
+/// meanwhile.
 ///
 /// # Errors
-/// [`Error::NoDatabase`], [`Error::Invalid`] for a file that is there or cannot be made,
+/// [`Error::NoDatabase`], [`Error::Invalid`] for a file that exists or cannot be created,
 /// [`Error::BrokerFull`] without room for the copy.
 pub fn backup(database: &Path, to: &Path) -> Result<u64> {
     let unusable = |problem: String| Error::invalid("backup file", to.to_string_lossy(), problem);
@@ -45,7 +45,7 @@ fn copy(connection: &rusqlite::Connection, database: &Path, part: &Path) -> Resu
     copied.map(drop).map_err(|error| schema::refused(&schema::shown(Some(database)), &error))
 }
 
-/// Puts the whole file under its name, for good. A file that has come there meanwhile stays.
+/// Moves the complete file to its final name and syncs it. An existing file is not replaced.
 fn placed(part: &Path, to: &Path) -> io::Result<u64> {
     let file = fs::File::open(part)?;
     file.sync_all()?;
@@ -57,7 +57,7 @@ fn placed(part: &Path, to: &Path) -> io::Result<u64> {
     Ok(size)
 }
 
-/// The name of the copy while it is made.
+/// The temporary name of the copy.
 fn beside(to: &Path) -> PathBuf {
     let mut name = to.as_os_str().to_owned();
     name.push(format!(".{}.part", std::process::id()));

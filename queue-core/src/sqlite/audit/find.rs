@@ -1,5 +1,5 @@
-//! The half of the auditor that finds damage. It only reads, by statements of its own, and calls
-//! none of the doors: a mistake of a door is damage, too.
+//! The part of the auditor that finds damage. It only reads, with statements of its own, and calls
+//! no door: a mistake of a door is damage too.
 
 use std::collections::HashMap;
 
@@ -77,21 +77,21 @@ pub(super) const CHECKS: [Check; 24] = [
     Check::TagMissing,
 ];
 
-/// The subject of a finding, and what its repair needs.
+/// The subject of a finding, and the data that its repair needs.
 pub(super) type Found = (Value, Value);
 
 /// Findings of one check.
 const STEP: usize = 500;
 
-/// A lease that ends later never ends: 140,000 years.
+/// A lease with a later end never expires: 140,000 years.
 const FOREVER: i64 = 1 << 52;
 
 /// Bits of the `eligible` of a group: it has a job that may start; it has a suspect that may.
 const ELIGIBLE: i64 = 1;
 const ELIGIBLE_SUSPECT: i64 = 2;
 
-/// Lanes whose deadline never comes.
-/// ?1 queue, ?2 the last deadline that is one, ?3 limit.
+/// Lanes whose deadline is never reached.
+/// ?1 queue, ?2 the latest valid deadline, ?3 limit.
 const LEASE_ENDLESS: &str = "SELECT CAST(name AS BLOB), lane FROM queue_lanes WHERE queue = ?1 AND deadline > ?2 LIMIT ?3";
 
 /// Lanes whose lease ends later than its duration allows.
@@ -104,16 +104,16 @@ const RECORD_WITHOUT_LANE: &str = "SELECT CAST(process AS BLOB), ?2 FROM (SELECT
         UNION SELECT queue, process FROM queue_loads) \
     WHERE queue = ?1 AND process NOT IN (SELECT process FROM queue_lanes WHERE queue = ?1 AND NOT fenced) LIMIT ?3";
 
-/// Active jobs whose lane is not there.
+/// Active jobs whose lane does not exist.
 const HELD_BY_NOBODY: &str = "SELECT id, rank FROM queue_jobs \
     WHERE queue = ?1 AND state = ?2 AND rank NOT IN (SELECT lane FROM queue_lanes WHERE queue = ?1) LIMIT ?3";
 
-/// Jobs in a place that no query finds. Those that are ready (0) have their priority as rank,
-/// active ones (4) that of their lane, those of groups (11, 12) that of a line, those with limits
-/// (13) that of a chain.
+/// Jobs in a place that no query finds. The rank of ready jobs (0) is their priority. The rank of
+/// active jobs (4) is their lane, of jobs of groups (11, 12) their line, and of jobs with limits
+/// (13) their chain.
 const WITHOUT_PLACE: &str = "SELECT id, state FROM queue_jobs WHERE queue = ?1 AND state NOT IN (?2, 4, 11, 12, 13) AND rank <> 0 LIMIT ?3";
 
-/// Jobs of groups that are ready, in a line that is no group's, and those with limits that are in
+/// Ready jobs of groups in a line that belongs to no group, and ready jobs with limits that are in
 /// no chain.
 const WITHOUT_LINE: &str = "SELECT id, state FROM queue_jobs \
     WHERE queue = ?1 AND (state IN (?2, ?2 + 1) AND rank NOT IN (SELECT line FROM queue_groups WHERE queue = ?1) \
@@ -127,58 +127,58 @@ const PARKED_STRAYS: &str =
 const PARKED_HOLLOW: &str =
     "SELECT id, 0 FROM queue_parked WHERE queue = ?1 AND id NOT IN (SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?2) LIMIT ?3";
 
-/// Jobs that are held, and that no key knows of.
+/// Held jobs for which no key has an entry.
 const HELD_FOR_NOBODY: &str = "SELECT id, state FROM queue_jobs WHERE queue = ?1 AND state = ?2 \
     AND NOT EXISTS (SELECT 1 FROM queue_keyed JOIN queue_keys USING (queue, key) \
     WHERE queue_keyed.queue = ?1 AND queue_keyed.id = queue_jobs.id AND next = queue_jobs.id) LIMIT ?3";
 
-/// Jobs that have not ended and whose key no job holds, except those that hold it until they start
-/// and have started, and those from which an operator has released it.
+/// Live jobs whose key no job holds. Two kinds are excluded: started jobs that hold their key until
+/// they start, and jobs from which an operator has released the key.
 const KEY_MISSING: &str = "SELECT id, state FROM queue_keyed JOIN queue_jobs USING (queue, id) \
     WHERE queue = ?1 AND hold <> 'within' AND first > 0 AND state NOT IN (6, 7, 8, 9, ?2) AND NOT (hold = 'started' AND state = 4) \
     AND NOT EXISTS (SELECT 1 FROM queue_keys WHERE queue = ?1 AND key = queue_keyed.key) LIMIT ?3";
 
-/// Jobs of schedules that are noted as not ended, and that have ended or are not there.
+/// Jobs of schedules that are recorded as running, but have ended or do not exist.
 /// ?1 queue, ?2 the last state, ?3 limit.
 const TICKED_HOLLOW: &str = "SELECT id, run FROM queue_ticked WHERE queue = ?1 AND NOT EXISTS (SELECT 1 FROM queue_jobs \
     WHERE queue = ?1 AND id = queue_ticked.id AND state BETWEEN 0 AND ?2 AND state NOT IN (6, 7, 8, 9)) LIMIT ?3";
 
-/// Slots of groups whose jobs do not run, or are of another group.
+/// Slots of groups whose jobs are not active, or are in another group.
 const SLOT_LEAKED: &str = "SELECT id, name FROM queue_holders AS slot WHERE queue = ?1 AND NOT EXISTS ( \
         SELECT 1 FROM queue_jobs JOIN queue_grouped USING (queue, id) \
         WHERE queue_jobs.queue = ?1 AND queue_jobs.id = slot.id AND state = ?2 AND name = slot.name) LIMIT ?3";
 
-/// Jobs of groups that run, and hold no slot.
+/// Active jobs of groups without a slot.
 const SLOT_MISSING: &str = "SELECT job.id, grouped.name FROM queue_jobs AS job CROSS JOIN queue_grouped AS grouped \
         ON grouped.queue = ?1 AND grouped.id = job.id \
     WHERE job.queue = ?1 AND job.state = ?2 \
     AND NOT EXISTS (SELECT 1 FROM queue_holders WHERE queue = ?1 AND name = grouped.name AND id = job.id) LIMIT ?3";
 
-/// Groups whose line is held by a job that has ended or is not there.
+/// Groups whose line is blocked by a job that has ended or does not exist.
 /// ?1 queue, ?2 zero, ?3 limit.
 const LINE_LEAKED: &str = "SELECT name, front FROM queue_groups WHERE queue = ?1 AND front IS NOT NULL AND NOT EXISTS ( \
         SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = front AND state NOT IN (6, 7, 8, 9) AND rank >= ?2) LIMIT ?3";
 
-/// Slots of limits whose jobs do not run, or are not subject to them.
+/// Slots of limits whose jobs are not active, or do not have the limit.
 const LIMIT_SLOT_LEAKED: &str = "SELECT id, key FROM queue_slots AS slot WHERE queue = ?1 AND NOT EXISTS ( \
         SELECT 1 FROM queue_jobs JOIN queue_limited USING (queue, id) \
         WHERE queue_jobs.queue = ?1 AND queue_jobs.id = slot.id AND state = ?2 \
             AND (instr(queue_limited.keys, slot.key) - 2) % 16 = 0) LIMIT ?3";
 
-/// Jobs with limits that run, and hold fewer slots than they have keys.
+/// Active jobs with limits that hold fewer slots than they have keys.
 const LIMIT_SLOT_MISSING: &str = "SELECT job.id, limited.keys FROM queue_jobs AS job CROSS JOIN queue_limited AS limited \
         ON limited.queue = ?1 AND limited.id = job.id \
     WHERE job.queue = ?1 AND job.state = ?2 \
     AND (SELECT count(*) FROM queue_slots WHERE queue = ?1 AND id = job.id \
         AND instr(limited.keys, key) > 0) < (length(limited.keys) - 1) / 16 LIMIT ?3";
 
-/// Chains that are shut under a key that no claim will examine. Whether it has room is asked
-/// afterwards.
+/// Chains that are shut under a key that no claim will examine. A later check finds out whether the
+/// key has room.
 /// ?1 queue, ?2 nothing, ?3 limit.
 const LIMIT_ASLEEP: &str = "SELECT DISTINCT shut, ?2 FROM queue_chains WHERE queue = ?1 AND shut IS NOT NULL \
     AND NOT EXISTS (SELECT 1 FROM queue_wakes WHERE queue_wakes.queue = ?1 AND queue_wakes.key = queue_chains.shut) LIMIT ?3";
 
-/// Chains without a job that is ready.
+/// Chains without a ready job.
 /// ?1 queue, ?2 state (ready, with limits), ?3 limit.
 const LIMIT_HOLLOW: &str = "SELECT chain, name FROM queue_chains AS chains WHERE queue = ?1 \
     AND NOT EXISTS (SELECT 1 FROM queue_jobs WHERE queue_jobs.queue = ?1 AND state = ?2 AND rank = chains.chain) LIMIT ?3";
@@ -189,7 +189,7 @@ const TAG_LEAKED: &str = "SELECT id, digest FROM queue_tags WHERE queue = ?1 AND
     AND NOT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = queue_tags.id) LIMIT ?3";
 
 impl Check {
-    /// Whether it goes through all jobs or groups, which may be many.
+    /// Whether the check reads all jobs or groups, which may be many.
     pub(super) fn is_thorough(self) -> bool {
         matches!(self, Check::WithoutPlace | Check::WithoutLine | Check::GroupIndexWrong | Check::TagStrange | Check::TagMissing)
     }
@@ -217,7 +217,7 @@ impl Check {
         }
     }
 
-    /// What is damaged.
+    /// The findings of the check.
     pub(super) fn find(self, tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Vec<Found>, Failed> {
         let rows = |sql: &str, than: i64| rows(tx, sql, queue, than);
         Ok(match self {
@@ -248,7 +248,7 @@ impl Check {
         })
     }
 
-    /// The subject of a finding, as people look for it.
+    /// The subject of a finding in the form in which operators search for it.
     pub(super) fn shown(self, (subject, more): &Found) -> String {
         let known = match (self, subject, more) {
             (Check::KeyLeaked, Value::Blob(key), _) => UniqueKey::from_bytes(key).map(|key| key.to_string()),
@@ -256,7 +256,7 @@ impl Check {
             (Check::LineLeaked | Check::GroupIndexWrong, Value::Blob(name), _) | (Check::LimitHollow, _, Value::Blob(name)) => {
                 GroupName::of_stored(name).map(|name| name.to_string())
             }
-            // Names of lanes and of workers, which need not be UTF-8.
+            // The names of lanes and workers, which may be invalid UTF-8.
             (Check::LeaseEndless | Check::LeaseTooLong | Check::RecordWithoutLane | Check::WorkerWithoutRecord, Value::Blob(_), _) => None,
             (_, Value::Blob(id), _) => JobId::from_bytes(id).ok().map(|id| id.to_string()),
             (_, other, _) => Some(format!("{other:?}")),
@@ -266,7 +266,7 @@ impl Check {
     }
 }
 
-/// What a query for damage finds. ?1 of the statement is the queue, ?3 the limit.
+/// The findings of a query. ?1 of the statement is the queue, ?3 the limit.
 fn rows(tx: &Tx<'_>, sql: &str, queue: &Queue<'_>, than: i64) -> rusqlite::Result<Vec<Found>> {
     let mut statement = tx.sql(sql)?;
     statement.query_map(params![queue.key, than, Unsigned(STEP)], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
@@ -276,7 +276,7 @@ fn rows(tx: &Tx<'_>, sql: &str, queue: &Queue<'_>, than: i64) -> rusqlite::Resul
 const LANE_PROCESSES: &str = "SELECT DISTINCT CAST(process AS BLOB), record FROM queue_lanes \
         LEFT JOIN queue_workers USING (queue, process) WHERE queue = ?1 AND NOT fenced";
 
-/// Workers with a lane whose record is missing or damaged. Other names are not those of workers.
+/// Workers with a lane whose record is missing or damaged. Invalid names do not belong to workers.
 fn workers_without_record(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<Found>> {
     let mut statement = tx.sql(LANE_PROCESSES)?;
     let workers = statement.query_map([queue.key], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, Option<Vec<u8>>>(1)?)))?;
@@ -288,7 +288,7 @@ fn workers_without_record(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Ve
     Ok(workers.into_iter().filter(is_damaged).take(STEP).map(|(worker, _)| (Value::Blob(worker), Value::Null)).collect())
 }
 
-/// Those of the keys that have a free slot.
+/// The keys that have a free slot.
 fn shut_keys_with_room(tx: &Tx<'_>, queue: &Queue<'_>, keys: Vec<Found>) -> rusqlite::Result<Vec<Found>> {
     const HELD: &str = "SELECT count(*) FROM queue_slots WHERE queue = ?1 AND key = ?2";
     const LIMITS: &str = "SELECT stored FROM queue_limits WHERE queue = ?1";
@@ -307,7 +307,7 @@ fn shut_keys_with_room(tx: &Tx<'_>, queue: &Queue<'_>, keys: Vec<Found>) -> rusq
     Ok(asleep)
 }
 
-/// Whether the first job in the line of a group may be looked at, suspects left out: one with
+/// Whether the first job in the line of a group may be examined, apart from suspects. A job with
 /// limits may if its chain is open.
 const GROUP_FIRST: &str = "SELECT is_open FROM ( \
         SELECT * FROM (SELECT (pos >> 56) - 1 AS priority, pos & 0xffffffffffffff AS number, 1 AS is_open FROM queue_jobs \
@@ -316,7 +316,8 @@ const GROUP_FIRST: &str = "SELECT is_open FROM ( \
             FROM queue_chains WHERE queue = ?1 AND name = ?2 \
     ) WHERE number IS NOT NULL ORDER BY priority, number LIMIT 1";
 
-/// Groups that are eligible and nothing that may start, or the other way round.
+/// Groups that are eligible without a job that may start, and groups that have such a job but are
+/// not eligible.
 fn wrongly_eligible(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<Found>> {
     const RULES: &str = "SELECT name, rule FROM queue_rules WHERE queue = ?1";
     let mut rules = tx.sql(RULES)?;
@@ -331,7 +332,7 @@ fn wrongly_eligible(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<Foun
         let (name, line, eligible): (Vec<u8>, i64, i64) = (group.get(0)?, group.get(1)?, group.get(2)?);
         let running: u64 = Unsigned::get(group, 3)?;
         let (front, may_start, may_doubt): (Option<i64>, bool, bool) = (group.get(4)?, group.get(5)?, group.get(6)?);
-        // Jobs with limits and without a group.
+        // Jobs that have limits but no group.
         let rule = if name == b"\0\0" { GroupRule::default() } else { rule(&name).over(others) };
         let doubt = if may_doubt { ELIGIBLE_SUSPECT } else { 0 };
         let due = match rule.order {
@@ -372,7 +373,7 @@ fn strange_tags(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<Found>> 
 /// Jobs that may have tags: the key `g` is somewhere in their envelopes.
 const TAG_HOLDERS: &str = "SELECT id, envelope FROM queue_jobs WHERE queue = ?1 AND instr(envelope, x'a167') > 0";
 
-/// Jobs with tags that the index does not have, and their envelopes.
+/// Jobs with tags that are missing in the index, and their envelopes.
 fn missing_tags(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<Found>> {
     const KNOWN: &str = "SELECT 1 FROM queue_tags WHERE queue = ?1 AND digest = ?2 AND id = ?3";
     let mut jobs = tx.sql(TAG_HOLDERS)?;

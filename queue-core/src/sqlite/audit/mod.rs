@@ -1,5 +1,5 @@
-//! Audit: looks through a queue for rows that another program has changed or deleted, or mistakes
-//! of ours, and repairs them; `sweep` removes what is kept for a while only.
+//! The audit searches a queue for rows that another program or a bug of this library has damaged,
+//! and repairs them. `sweep` removes expired data.
 
 mod find;
 mod repair;

@@ -1,4 +1,4 @@
-//! The half of the auditor that repairs what was found, by the doors.
+//! The part of the auditor that repairs the findings, through the doors.
 
 use rusqlite::{params, types::Value};
 
@@ -34,7 +34,7 @@ pub(super) fn repair(tx: &mut Tx<'_>, queue: &mut Queue<'_>, check: Check, (subj
         }
         (Check::HeldByNobody, id, lane) => held_by_nobody(tx, queue, id, lane)?,
         (Check::WithoutPlace, id, _) => back::reset_rank(tx, queue, id)?,
-        // Who does not know the task of one that was parked parks it again.
+        // A worker that does not know the task of a parked job parks it again.
         (Check::WithoutLine | Check::ParkedStray, id, _) => back::repair(tx, queue, ready::stray(id), End::Tail)?,
         (Check::ParkedHollow, id, _) => ready::unpark(tx, queue, id)?,
         (Check::KeyLeaked, Value::Blob(key), _) => keys::free(tx, queue, key)?,
@@ -78,17 +78,17 @@ pub(super) fn repair(tx: &mut Tx<'_>, queue: &mut Queue<'_>, check: Check, (subj
     Ok(())
 }
 
-/// An active job of a lane that is not there.
+/// Repairs an active job whose lane does not exist.
 fn held_by_nobody(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &Value, lane: &Value) -> Result<(), Failed> {
-    /// Makes a lane that is lost anew, as one that was fenced.
+    /// Recreates a lost lane as a fenced one.
     const LOST_LANE: &str =
         "INSERT OR IGNORE INTO queue_lanes (lane, queue, name, process, deadline, fenced) VALUES (?1, ?2, 'lost.' || ?1, 'lost', 0, 1)";
     const LAST_LANE: &str = "SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'queue_lanes'), 0)";
-    // A number that no lane ever had must not become one: the next would have to be larger.
+    // A number that was never assigned must not be used: later lanes would get larger numbers.
     let last: i64 = tx.sql(LAST_LANE)?.query_row([], |row| row.get(0))?;
     match lane {
-        // Its lane, as one that was fenced: the next reclaim takes the job back by the rule for
-        // those that died.
+        // Recreates the lane as a fenced one: the next reclaim takes the job back as it does for
+        // crashed workers.
         Value::Integer(lane @ 1..) if *lane <= last => {
             tx.sql(LOST_LANE)?.execute(params![lane, queue.key])?;
         }

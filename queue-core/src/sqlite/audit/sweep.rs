@@ -1,4 +1,4 @@
-//! Housekeeping: removes what is kept for a while only.
+//! Housekeeping: removes expired data.
 
 use std::time::Duration;
 
@@ -23,8 +23,7 @@ use crate::{
 
 pub(crate) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Result<Swept, Failed> {
     /// Removes producers that have not been seen for long.
-    /// ?1 queue, ?2 seen until then, ?3 limit, ?4 seen until then where the answers are those of a
-    /// relay.
+    /// ?1 queue, ?2 the latest time, ?3 limit, ?4 the latest time for answers of a relay.
     const SWEEP_PRODUCERS: &str = "DELETE FROM queue_producers WHERE queue = ?1 AND name IN \
         (SELECT name FROM queue_producers WHERE queue = ?1 AND seen <= ?2 AND (seen <= ?4 \
             OR substr(answers, 1, 1) IS NOT X'FF') LIMIT ?3)";
@@ -57,14 +56,14 @@ pub(crate) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
     swept.ended = end::evict_kept(tx, &queue, items)? + end::trim(tx, &queue, limits.keep, items)?;
     let removed = [looked, swept.producers, swept.remembered, swept.dead, swept.ended, swept.keys, swept.waiters, swept.backfilled];
     swept.more = transitions || groups || rates || removed.into_iter().any(|removed| removed >= items);
-    // The sweeper of a topic trims the log as well: it keeps others away in any case.
+    // The sweeper of a topic also trims the log: it always excludes other sweepers.
     note_sweeper(tx, &queue, limits.sweeper, swept.more || topic_at(queue.name).is_some())?;
     note_ages(tx, &queue, limits)?;
     Ok(swept)
 }
 
-/// For how long producers, remembered ids and dead jobs are kept, as the last worker has said that
-/// swept.
+/// The retention of producers, remembered ids and dead jobs, as the last sweeping worker has
+/// reported it.
 const AGES: &str = ".ages";
 
 fn note_ages(tx: &Tx<'_>, queue: &Queue<'_>, limits: &SweepLimits) -> Result<(), Failed> {
@@ -81,7 +80,7 @@ fn ages_noted(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Option<[i64; 3]>, Failed
     Ok(Some([age(0), age(1), age(2)]))
 }
 
-/// Given ids whose jobs ended before this time are no longer remembered.
+/// Chosen ids whose jobs ended before this time are no longer remembered.
 pub(crate) fn remembered_since(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<i64, Failed> {
     let age = ages_noted(tx, queue)?.map_or_else(|| ms(SweepLimits::default().remembered), |[_, remembered, _]| remembered);
     Ok(tx.now.saturating_sub(age))
@@ -93,7 +92,7 @@ fn ms(age: Duration) -> i64 {
 
 /// Whether more than [`CLEANUP_BEHIND`] expired entries of a kind wait.
 fn overdue(tx: &Tx<'_>, queue: &Queue<'_>, limits: &SweepLimits) -> Result<Swept, Failed> {
-    // An index would be written with each enqueue.
+    // An index would cost a write for each enqueue.
     const PRODUCERS: &str = "SELECT 1 FROM queue_producers WHERE queue = ?1 AND seen <= ?2 LIMIT 1 OFFSET ?3";
     const REMEMBERED: &str = "SELECT 1 FROM queue_remembered WHERE queue = ?1 AND ended <= ?2 LIMIT 1 OFFSET ?3";
     const JOBS: &str = "SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?4 AND rank = 0 AND pos <= ?2 LIMIT 1 OFFSET ?3";
@@ -128,12 +127,12 @@ fn overdue(tx: &Tx<'_>, queue: &Queue<'_>, limits: &SweepLimits) -> Result<Swept
     Ok(swept)
 }
 
-/// Under which name it is noted who has left expired entries in a queue: its number, and until when
-/// it keeps others away.
+/// The name under which the sweeper that has left expired entries is stored: its number, and the
+/// time until which it excludes others.
 const SWEEPER: &str = ".sweeper";
 
-/// Who has left expired entries, and until when it keeps others away. A time that no clock could
-/// have set is over.
+/// The sweeper that has left expired entries, and whether it still excludes others. A time that is
+/// too far ahead counts as passed.
 fn sweeper(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Option<(u64, bool)>, Failed> {
     let Some(stored) = tx.place(queue.key, SWEEPER)? else { return Ok(None) };
     let number = |at: usize| stored.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);

@@ -1,9 +1,9 @@
 //! Room for finishes on a full disk.
 //!
-//! A file next to the database is an 8 MiB placeholder. When the disk is full, it is removed.
-//! That makes room for merging the write-ahead log into the database: at most 4 MB and one commit,
-//! of which 2 MiB are jobs. From then on acks and heartbeats need next to nothing, as the log is
-//! started over and over; until the ballast can be made again, enqueues are refused.
+//! A file next to the database is an 8 MiB placeholder. When the disk is full, it is deleted. The
+//! freed space suffices to merge the write-ahead log into the database: at most 4 MB and one
+//! commit, of which 2 MiB are jobs. From then on the log is restarted all the time, so acks and
+//! heartbeats need almost no space. Enqueues are refused until the ballast can be created again.
 
 use std::{
     fs,
@@ -14,58 +14,58 @@ use std::{
 
 pub(super) const SIZE: usize = 8 * 1024 * 1024;
 
-/// How often making it again is tried.
+/// The interval between attempts to create the ballast again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A part of this age was left behind by a process that was killed while it wrote: no write takes
-/// this long.
+/// A partial file of this age was left behind by a process that was killed while it wrote: no write
+/// takes this long.
 const LEFT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Ballast {
     path: Option<PathBuf>,
-    /// Whether it is made where it is missing.
+    /// Whether a missing ballast is created.
     makes: bool,
     tried: Option<Instant>,
 }
 
-/// Where the ballast of a database is.
+/// The path of the ballast of a database.
 pub(super) fn path_of(database: &Path) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push("-ballast");
     PathBuf::from(name)
 }
 
-/// Its name while it is made.
+/// The name of an incomplete ballast.
 pub(super) fn part_of(ballast: &Path) -> PathBuf {
     let mut name = ballast.as_os_str().to_owned();
     name.push("-new");
     PathBuf::from(name)
 }
 
-/// Whether a file is a whole ballast, and not a link to some file of that size.
+/// Whether a file is a complete ballast, and not a link to a file of that size.
 pub(super) fn is_whole(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|ballast| ballast.is_file() && ballast.len() == SIZE as u64)
 }
 
 impl Ballast {
-    /// The ballast of a database, made where it is missing.
+    /// The ballast of a database. It is created if it is missing.
     pub(crate) fn of(database: &Path) -> Self {
         Ballast { path: Some(path_of(database)), makes: true, tried: None }
     }
 
-    /// The ballast of a database that is only looked at: if it is missing, those who work will make
-    /// it.
+    /// The ballast of a database that is opened only for reading. A missing ballast is created by
+    /// the processes that write.
     pub(crate) fn read_only(database: &Path) -> Self {
         Ballast { makes: false, ..Ballast::of(database) }
     }
 
-    /// Of a database in memory.
+    /// For a database in memory.
     pub(crate) fn none() -> Self {
         Ballast { path: None, makes: false, tried: None }
     }
 
-    /// Whether there is room for enqueues: makes the ballast if it is missing.
+    /// Whether there is room for enqueues. Creates the ballast if it is missing.
     pub(crate) fn ensure_ballast(&mut self) -> bool {
         let Some(path) = &self.path else { return true };
         if is_whole(path) || !self.makes {
@@ -82,22 +82,22 @@ impl Ballast {
             }
             Err(_) if is_whole(path) => true,
             Err(_) => {
-                // What is under its name, and is no ballast, only takes room.
+                // Another file under this name only takes space.
                 let _ = fs::remove_file(path);
                 false
             }
         }
     }
 
-    /// Gives the room away. False when there was none to give.
+    /// Deletes the ballast to free its space. False: there was none.
     pub(crate) fn delete_ballast(&mut self) -> bool {
         self.tried = Some(Instant::now());
         self.path.as_ref().is_some_and(|path| fs::remove_file(path).is_ok())
     }
 }
 
-/// Writes it under another name and renames it: a link under either name is replaced, and what it
-/// leads to stays as it is.
+/// Writes the ballast under another name and renames it. If either name is a link, the link is
+/// replaced, and its target is not changed.
 fn make(path: &Path) -> io::Result<()> {
     let part = part_of(path);
     let file = match create(&part) {
@@ -121,7 +121,7 @@ fn make(path: &Path) -> io::Result<()> {
     })
 }
 
-/// A new file: one that is there, or a link, is an error.
+/// Creates a new file. An existing file or a link is an error.
 fn create(part: &Path) -> io::Result<fs::File> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -133,7 +133,7 @@ fn create(part: &Path) -> io::Result<fs::File> {
     options.open(part)
 }
 
-/// Written out, not sparse: the blocks must be ours.
+/// Writes all bytes, because a sparse file would not reserve the blocks.
 fn written(mut file: fs::File) -> io::Result<()> {
     file.write_all(&vec![0x55; SIZE])?;
     file.sync_data()

@@ -1,4 +1,4 @@
-//! How the disk of a database is.
+//! The condition of the disk of a database.
 
 use std::{fs, path::Path};
 
@@ -8,11 +8,11 @@ use super::{
 };
 use crate::broker::{Advice, Condition, Trouble, bytes};
 
-/// How a database's disk is: what is free, and whether new jobs are refused until there is room for
-/// the ballast.
+/// The condition of a database's disk: the free space, and whether new jobs are refused until the
+/// ballast fits again.
 pub(crate) fn condition(database: &Path) -> Condition {
     let free = free(database);
-    // Whoever works makes it as soon as there is room.
+    // Processes that write create it as soon as there is space.
     let full = !is_whole(&path_of(database)) && free.is_none_or(|free| free < SIZE as u64);
     let why = || {
         format!("the disk is full ({} free); new jobs are accepted again when {} are free", bytes(free.unwrap_or(0)), bytes(SIZE as u64))
@@ -21,7 +21,7 @@ pub(crate) fn condition(database: &Path) -> Condition {
     Condition { free, trouble: full.then(|| Trouble::Full(why())), log, readers: readers.unwrap_or_default(), ..Condition::default() }
 }
 
-/// What is wrong with the place of a database.
+/// Problems with the location of a database.
 pub(crate) fn advice(database: &Path) -> Vec<Advice> {
     let network = network_file_system(database).map(|name| Advice {
         problem: format!(
@@ -32,7 +32,7 @@ pub(crate) fn advice(database: &Path) -> Vec<Advice> {
     network.into_iter().collect()
 }
 
-/// Why other processes do not wake this one.
+/// The reason why other processes cannot wake this one.
 #[cfg(unix)]
 pub(crate) fn unwoken(problem: &str) -> Advice {
     Advice {
@@ -41,12 +41,12 @@ pub(crate) fn unwoken(problem: &str) -> Advice {
     }
 }
 
-/// The name of the file system of a database, if other machines use it as well.
+/// The name of a database's file system, if it is a network file system.
 #[cfg(target_os = "linux")]
 fn network_file_system(database: &Path) -> Option<&'static str> {
     let file_system = rustix::fs::statfs(database).ok()?.f_type;
-    // `man 2 statfs`. FUSE is not in the list, since it has local file systems as well. The type is
-    // signed on some machines.
+    // See `man 2 statfs`. FUSE is not in the list, because it has local file systems as well. The
+    // type is signed on some machines.
     let names = [(0x6969, "NFS"), (0x517b, "SMB"), (0xff53_4d42, "SMB"), (0xfe53_4d42, "SMB"), (0x00c3_6400, "Ceph"), (0x5346_414f, "AFS")];
     names.into_iter().find(|(number, _)| file_system & 0xffff_ffff == *number).map(|(_, name)| name)
 }
@@ -56,8 +56,8 @@ fn network_file_system(_: &Path) -> Option<&'static str> {
     None
 }
 
-/// A write-ahead log of this size has not been emptied for long: it is cut to a quarter of it
-/// whenever it can be.
+/// A write-ahead log of this size has not been reset for long: it is truncated to a quarter of this
+/// size whenever that is possible.
 const LARGE_LOG: u64 = 64 << 20;
 
 /// The size of the write-ahead log if it has at least this number of bytes, and which processes
@@ -68,7 +68,7 @@ fn large_log(database: &Path, least: u64) -> Option<(u64, Vec<u32>)> {
     (size >= least).then(|| (size, readers(&index)))
 }
 
-/// Who holds a lock of a reader in the index of a write-ahead log: bytes 123 to 127 are those of
+/// The processes that hold a reader's lock in the index of a write-ahead log: bytes 123 to 127 in
 /// the [file format](https://sqlite.org/walformat.html#wal_locks).
 #[cfg(target_os = "linux")]
 fn readers(index: &Path) -> Vec<u32> {

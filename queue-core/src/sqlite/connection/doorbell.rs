@@ -1,4 +1,4 @@
-//! Waking idle workers, here and in other processes, when work was committed.
+//! Wakes idle workers of this and other processes when jobs were committed.
 //!
 //! Within a process a hint goes through a channel. Between processes it is a datagram, see
 //! [`sockets`](super::sockets). Hints may be lost, so waiting workers also poll.
@@ -15,7 +15,7 @@ use crate::{
     clock::Clock,
 };
 
-/// The listeners of this process, by what they listen to: the name of a queue, or one that
+/// The listeners of this process, by their subjects: the name of a queue, or a name that
 /// [`tx`](super::tx) makes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Listeners {
@@ -24,7 +24,7 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    /// Of a broker with this clock.
+    /// The listeners of a broker with this clock.
     pub(crate) fn by(clock: Clock) -> Self {
         Listeners { clock, ..Listeners::default() }
     }
@@ -52,7 +52,7 @@ impl Listeners {
     }
 }
 
-/// The ringing end, held by the writer.
+/// The sending side, which the writer holds.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     listeners: Listeners,
@@ -71,7 +71,7 @@ impl Bell {
         Bell { listeners, ..Bell::default() }
     }
 
-    /// Other processes that have the same file open are notified as well.
+    /// Also notifies other processes that have the same file open.
     #[cfg(unix)]
     pub(crate) fn with(self, peers: Peers) -> Self {
         Bell { peers: Some(peers), ..self }

@@ -1,14 +1,14 @@
-//! Whether the path of a database still leads to the file that is open.
+//! Detects that the path of a database leads to another file than the open one.
 //!
-//! SQLite continues with its open file when that is deleted, moved or replaced: jobs would be
-//! stored where no worker runs them, and the write-ahead log, which is found by its name, would
-//! come to lie beside a database that it does not belong to. So device and inode of the path are
-//! compared with those of the open file before each commit and after one that is a promise. From
-//! the moment on which they differ, this process writes nothing to the old file, nor to its log,
-//! and every call is answered [`Error::Unavailable`]. SQLite itself neither merges nor removes the
-//! log of a file that has moved, when its connection is closed. This process makes no new file
-//! where one has vanished. When there is a database at the path again, it is opened: the old file,
-//! put back, or another one, in which this process is not registered.
+//! SQLite continues with its open file when that is deleted, moved or replaced. Jobs would be
+//! stored in a file that no worker uses. The write-ahead log is found by its name, so it would be
+//! next to another database. For this reason device and inode of the path are compared with those
+//! of the open file, before each commit and after a commit that has to be durable. If they differ,
+//! this process stops to write to the old file and its log, and every call gets
+//! [`Error::Unavailable`]. When the connection is closed, SQLite neither merges nor deletes the log
+//! of a file that has moved. This process does not create a new file in place of a missing one.
+//! When the path has a database again, the process opens it. It may be the old file, or another one
+//! in which this process is not registered.
 
 use std::{
     fs,
@@ -22,19 +22,19 @@ use rusqlite::Connection;
 use super::{owners, schema};
 use crate::error::{Error, Result};
 
-/// How a connection of ours is used.
+/// The use of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// By the writer, which makes the file if it is missing.
+    /// The writer, which creates a missing file.
     Make,
-    /// By the writer, to a database that has to be there: by those who only look.
+    /// The writer of a program that only inspects: the database has to exist.
     Existing,
-    /// By the reader, beside a writer of this process.
+    /// The reader, in addition to a writer of this process.
     Read,
 }
 
-/// Why the file cannot be used; nothing while it can. Set by the writer, read by those who ask how
-/// the broker is.
+/// Why the file cannot be used; `None` while it can. The writer sets it, and the condition of the
+/// broker reports it.
 pub(crate) type Lost = Arc<Mutex<Option<String>>>;
 
 /// The file of a connection.
@@ -42,54 +42,54 @@ pub(crate) type Lost = Arc<Mutex<Option<String>>>;
 pub(crate) struct File {
     path: PathBuf,
     access: Access,
-    /// Which it was when it was opened; nothing where the file system does not answer the same
+    /// Its identity when it was opened; `None` if the file system does not report the same identity
     /// twice.
     database: Option<Identity>,
-    /// Its write-ahead log and the index of that, as they were then.
+    /// Its write-ahead log and the index of the log, with their identities at that time.
     beside: Vec<(PathBuf, Identity)>,
     lost: bool,
     reported: Lost,
 }
 
-/// What distinguishes a file from all others that exist at the same time.
+/// Distinguishes a file from all others that exist at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     device: u64,
     inode: u64,
 }
 
-/// What is at a path.
+/// The result of reading the metadata of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum There {
     Nothing,
     File(Identity),
-    /// The file system gives no answer.
+    /// The file system does not answer.
     Unknown,
 }
 
-/// What came of a look.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checked {
     Same,
-    /// The connection is another one than before.
+    /// The connection was replaced.
     Reopened,
 }
 
 /// Why there is no usable database.
 struct Problem {
     problem: String,
-    /// Another process may be creating one now.
+    /// Another process may be creating a database now.
     making: bool,
 }
 
 const ADVICE: &str = "move it back before you start or restart a worker, which would create an empty database";
 
-/// How often a path is looked at before it is said not to answer the same twice. A layered file
-/// system gives a file another inode when it is first opened for writing.
+/// The number of tries before the identity of a path counts as unstable. A layered file system
+/// gives a file another inode when it is first opened for writing.
 const LOOKS: usize = 3;
 
 impl File {
-    /// Opens the database at a path, and notes which file that is.
+    /// Opens the database at a path, and stores the identity of the file.
     pub(crate) fn open(path: &Path, access: Access, reported: Lost) -> Result<(Connection, File)> {
         let mut file = File { path: path.to_owned(), access, database: None, beside: Vec::new(), lost: false, reported };
         if access == Access::Make {
@@ -122,8 +122,8 @@ impl File {
         unreachable!("the last look returns")
     }
 
-    /// Whether the path leads to the open file. A file system that does not answer is believed to
-    /// have it.
+    /// Whether the path leads to the open file. If the file system does not answer, this is
+    /// assumed.
     pub(crate) fn is_there(&self) -> bool {
         match there(&self.path) {
             There::Nothing => false,
@@ -132,11 +132,11 @@ impl File {
         }
     }
 
-    /// Looks where the file is. If it has gone, `connection` is not used any more; if there is a
-    /// database at its path again, it becomes a connection to that.
+    /// Checks the file. If it is gone, `connection` is not used any more. If the path has a
+    /// database again, it becomes a connection to that.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] while there is none.
+    /// [`Error::Unavailable`] while there is no database.
     pub(crate) fn check(&mut self, connection: &mut Connection) -> Result<Checked> {
         if !self.lost && self.is_there() {
             return Ok(Checked::Same);
@@ -144,8 +144,8 @@ impl File {
         self.lost = true;
         match self.reopen() {
             Ok(new) => {
-                // The old one was kept until now: while it is open, no other file can have its
-                // inode.
+                // The old connection was kept until now: while it is open, no other file can have
+                // its inode.
                 *connection = new;
                 self.lost = false;
                 self.report(None, false);
@@ -165,7 +165,7 @@ impl File {
             return lost(format!("its file was deleted or moved while it was open; {ADVICE}"));
         }
         let is_old = matches!((found, old), (There::File(found), Some(old)) if found == old);
-        // The log of another database would be taken for that of this one, and destroy it.
+        // SQLite would apply the log of another database to this one, which would corrupt it.
         let left = beside(&self.path).into_iter().find(|log| !is_old && self.beside.contains(log));
         if let Some((log, _)) = left {
             let log = log.display();
@@ -196,7 +196,7 @@ impl File {
         Ok(connection)
     }
 
-    /// Reports it in the log, once, and in the condition of the broker.
+    /// Reports a problem once in the log, and in the condition of the broker.
     fn report(&self, problem: Option<&str>, making: bool) {
         if self.access == Access::Read {
             return;
@@ -206,8 +206,8 @@ impl File {
             (Some(problem), None) => {
                 tracing::error!(broker = %self.path.display(), "the database is lost, all reads and writes fail: {problem}");
             }
-            // A file that is being made has no queue in it yet. Its final state is reported by the
-            // next check.
+            // A file that is being created has no queue yet. The next check reports its final
+            // state.
             (Some(problem), Some(before)) if problem != before && !making => {
                 tracing::warn!(broker = %self.path.display(), "the database is still lost: {problem}");
             }
@@ -217,7 +217,7 @@ impl File {
     }
 }
 
-/// What is at a path, behind all links.
+/// The file at a path, after all links.
 fn there(path: &Path) -> There {
     match fs::metadata(path) {
         Ok(found) => There::File(identity(&found)),
@@ -228,14 +228,14 @@ fn there(path: &Path) -> There {
     }
 }
 
-/// The write-ahead log of a database and its index, as far as they exist. SQLite puts them beside
-/// the file itself, not beside a link.
+/// The write-ahead log of a database and its index, if they exist. SQLite creates them next to the
+/// file itself, not next to a link.
 fn beside(path: &Path) -> Vec<(PathBuf, Identity)> {
     let logs = logs_of(path);
     logs.into_iter().filter_map(|log| if let There::File(found) = there(&log) { Some((log, found)) } else { None }).collect()
 }
 
-/// Where the write-ahead log of a database is, and the index of that.
+/// The paths of the write-ahead log of a database and of its index.
 pub(crate) fn logs_of(path: &Path) -> [PathBuf; 2] {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     ["-wal", "-shm"].map(|end| {
@@ -251,7 +251,7 @@ fn identity(found: &fs::Metadata) -> Identity {
     Identity { device: found.dev(), inode: found.ino() }
 }
 
-/// Here an open file can be neither deleted nor moved.
+/// On this system an open file can be neither deleted nor moved.
 #[cfg(not(unix))]
 fn identity(_: &fs::Metadata) -> Identity {
     Identity { device: 0, inode: 0 }

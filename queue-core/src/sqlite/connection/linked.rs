@@ -1,5 +1,5 @@
-//! Which SQLite is linked in. Cargo links one for the whole application, and a library beside this
-//! one may keep it old.
+//! Checks the version of the linked SQLite. Cargo links one version into the whole application, and
+//! another library may require an old one.
 
 use crate::error::{Error, Result};
 

@@ -1,4 +1,4 @@
-//! The file, and the thread that owns it: everything that is the same for every transition.
+//! The file and the thread that owns it: the code that all transitions share.
 //!
 //! | file | what it does |
 //! |---|---|

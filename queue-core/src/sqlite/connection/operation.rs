@@ -1,32 +1,34 @@
-//! What the writer thread is given: an operation, what its commit has to be, and who waits for its
-//! result.
+//! The input of the writer thread: an operation, its required commit, and the caller that waits for
+//! the result.
 
 use tokio::sync::oneshot;
 
 use super::tx::{Failed, Tx};
 use crate::error::{Error, Result};
 
-/// What an operation's commit has to be.
+/// The required commit of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Commit {
-    /// It adds jobs of this number of bytes: a promise like the next, and refused when the disk is
-    /// full.
+    /// It adds jobs of this number of bytes. The answer is a promise as in `Synced`, and the
+    /// operation is refused when the disk is full.
     Jobs(usize),
-    /// The same for a caller who asked for it to be on disk, whatever the database's durability.
+    /// The same for a caller that requires the jobs to be on disk, even if the database's
+    /// durability is lower.
     ConfirmedJobs(usize),
-    /// The answer is a promise: on disk before it, unless the database's durability is less.
+    /// The answer is a promise: the commit is on disk first, unless the database's durability is
+    /// lower.
     Synced,
-    /// Safe from the end of the process at once, and on disk with the next synced commit. For what
-    /// the end of the machine undoes anyway: claims, leases, names. The log keeps the order, so
-    /// that no later commit survives without it.
+    /// The commit survives the end of the process at once, and is on disk with the next synced
+    /// commit. For data that the end of the machine invalidates anyway: claims, leases, names.
+    /// Because the log keeps the order, no later commit survives without this one.
     Soon,
-    /// It adds this number of bytes, which no caller is promised: as `Soon`, and refused when the
-    /// disk is full.
+    /// It adds this number of bytes without a promise to the caller: as `Soon`, but refused when
+    /// the disk is full.
     Extra(usize),
 }
 
 impl Commit {
-    /// How many bytes it adds that a full disk has no room for.
+    /// The number of bytes that it adds, for which a full disk has no room.
     pub(crate) fn added(self) -> Option<usize> {
         match self {
             Commit::Jobs(bytes) | Commit::ConfirmedJobs(bytes) | Commit::Extra(bytes) => Some(bytes),
@@ -35,8 +37,8 @@ impl Commit {
     }
 }
 
-/// What is done in a transaction. It may be run again: when another of its group was refused, or
-/// the disk turned out to be full.
+/// An operation in a transaction. It may be run again if another operation of its group was
+/// refused, or if the disk was full.
 pub(crate) trait Op: Send {
     fn run(&mut self, tx: &mut Tx<'_>) -> Result<(), Failed>;
     fn commit(&self) -> Commit;
@@ -44,7 +46,7 @@ pub(crate) trait Op: Send {
     fn answer(self: Box<Self>, failure: Option<Error>);
 }
 
-/// What a caller who waits for its result wants done.
+/// The work of a caller that waits for its result.
 pub(crate) struct Call<T, F> {
     work: F,
     commit: Commit,
@@ -73,7 +75,7 @@ impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T, Failed> + Send> Op for Call<T, 
             Some(error) => Err(error),
             None => self.result.ok_or_else(|| Error::Internal("an operation was committed without a result".to_owned())),
         };
-        // A caller that was dropped has no use for the answer.
+        // A dropped caller does not need the answer.
         let _ = self.caller.send(result);
     }
 }

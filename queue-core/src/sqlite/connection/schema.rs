@@ -41,8 +41,8 @@
 //! | `queue_subscriptions` | a row per subscription: its cursor |
 //! | `queue_backfilled` | ids of jobs that a backfill or an operator created, for a day |
 //!
-//! `queue_jobs` is read through one index, `(queue, state, rank, pos)`, whose last two columns mean
-//! what the state needs:
+//! `queue_jobs` is read through one index, `(queue, state, rank, pos)`. The meaning of its last two
+//! columns depends on the state:
 //!
 //! | state | number | rank | pos |
 //! |---|---|---|---|
@@ -79,11 +79,10 @@ use crate::{
 /// All tables of a new file.
 const TABLES: &str = include_str!("schema.sql");
 
-/// The schema that this library reads and writes. Those below it are of the time before the first
-/// release.
+/// The schema that this library reads and writes. Earlier ones are older than the first release.
 const SCHEMA: u64 = 9;
 
-/// A feature that jobs or queues may use. A file in which none ever did spares the statements of
+/// A feature that jobs or queues may use. A file that has never used it skips the statements for
 /// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feature {
@@ -93,17 +92,17 @@ pub(crate) enum Feature {
     Aging = 8,
 }
 
-/// How long the write-ahead log gets before it is merged into the file. What it holds by then has
-/// to fit into the ballast.
+/// The length at which the write-ahead log is merged into the file. The content of the log has to
+/// fit into the ballast.
 pub(crate) const CHECKPOINT_PAGES: u32 = 1000;
 
-/// A database for people.
+/// The name of a database in messages.
 pub(crate) fn shown(path: Option<&Path>) -> String {
     path.map_or_else(|| ":memory:".to_owned(), |path| path.display().to_string())
 }
 
-/// Opens a file that [`make_file`] has made, or that was there, for writing; makes its tables where
-/// they are missing, and refuses what it should not touch. Without a path it is in memory.
+/// Opens a file that [`make_file`] has created, or that existed, for writing. Creates missing
+/// tables, and rejects an unsuitable file. Without a path it opens a database in memory.
 pub(crate) fn open_writer(path: Option<&Path>) -> Result<Connection> {
     let shown = shown(path);
     match path {
@@ -115,8 +114,8 @@ pub(crate) fn open_writer(path: Option<&Path>) -> Result<Connection> {
     }
 }
 
-/// A copy of tables that a process makes once: tests open thousands of databases in memory, and
-/// making the tables took half of such a test.
+/// A copy of tables that a process creates once: tests open thousands of databases in memory, and
+/// half of the time of such a test was spent on the tables.
 fn in_memory() -> Result<Connection, Refusal> {
     static MADE: Mutex<Option<Connection>> = Mutex::new(None);
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -134,8 +133,8 @@ fn in_memory() -> Result<Connection, Refusal> {
     Ok(connection)
 }
 
-/// Opens a database that has our tables, for writing. Where there is none, nothing is made and
-/// nothing changed.
+/// Opens a database that has our tables, for writing. If there is none, nothing is created or
+/// changed.
 pub(crate) fn open_existing(path: &Path) -> Result<Connection> {
     let shown = shown(Some(path));
     let none = |problem: String| Err(Error::NoDatabase { path: shown.clone(), problem });
@@ -158,7 +157,7 @@ pub(crate) fn open_existing(path: &Path) -> Result<Connection> {
     prepared(connection, &shown)
 }
 
-/// Opens a file that is there: SQLite makes none.
+/// Opens an existing file: SQLite creates none.
 fn open_file(path: &Path, shown: &str) -> Result<Connection> {
     linked::check()?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
@@ -170,8 +169,8 @@ fn prepared(mut connection: Connection, shown: &str) -> Result<Connection> {
     loop {
         match prepare(&mut connection, shown) {
             Ok(()) => break,
-            // Not every lock is waited for by SQLite: where two could wait for each other, as both
-            // make a new file, it says so.
+            // SQLite does not wait for every lock. If two processes that create a new file could
+            // wait for each other, it reports this.
             Err(Refusal::Sqlite(error)) if is_busy(&error) && began.elapsed() < busy::PATIENCE => {
                 thread::sleep(Duration::from_millis(fastrand::u64(1..5)));
             }
@@ -182,7 +181,7 @@ fn prepared(mut connection: Connection, shown: &str) -> Result<Connection> {
     Ok(connection)
 }
 
-/// Opens the file for reading beside the writer.
+/// Opens the file for reading, in addition to the writer.
 pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
     let shown = shown(Some(path));
     let mut connection = open_file(path, &shown)?;
@@ -192,8 +191,8 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
     Ok(connection)
 }
 
-/// Each statement is prepared once. SQLite would do so again whenever a value is bound that could
-/// change its plan, as the number after `LIMIT`.
+/// Each statement is prepared once. Without this setting, SQLite would prepare it again when a
+/// bound value, such as the number after `LIMIT`, could change its plan.
 fn keep_statements(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(128);
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
@@ -240,14 +239,14 @@ fn prepare(connection: &mut Connection, shown: &str) -> Result<(), Refusal> {
     connection.pragma_update(None, "journal_size_limit", 16 * 1024 * 1024)?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     keep_statements(connection)?;
-    // One process makes the tables; the others wait here for it.
+    // One process creates the tables, and the others wait here for it.
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let made = make_tables(connection, shown);
     connection.execute_batch(if made.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     made
 }
 
-/// Makes the tables of a file that has none of ours, or checks that they are those of this library.
+/// Creates the tables in a file without ours, or checks that they have this library's schema.
 fn make_tables(connection: &Connection, shown: &str) -> Result<(), Refusal> {
     if has_tables(connection)? {
         check(found(connection)?, shown)?;
@@ -263,7 +262,7 @@ fn has_tables(connection: &Connection) -> rusqlite::Result<bool> {
     connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'queue_meta'")?.exists([])
 }
 
-/// The schema number in the file; 0 where there is none.
+/// The schema number in the file; 0 if there is none.
 fn found(connection: &Connection) -> rusqlite::Result<u64> {
     connection
         .prepare_cached("SELECT value FROM queue_meta WHERE name = 'schema'")?
@@ -272,7 +271,7 @@ fn found(connection: &Connection) -> rusqlite::Result<u64> {
         .map(Option::unwrap_or_default)
 }
 
-/// What every transaction reads.
+/// The data that every transaction reads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Noted {
     pub(crate) schema: u64,
@@ -282,7 +281,7 @@ pub(crate) struct Noted {
     pub(crate) watched: bool,
 }
 
-/// What every transaction reads.
+/// Reads the data that every transaction needs.
 pub(crate) fn noted(connection: &Connection) -> rusqlite::Result<Noted> {
     connection
         .prepare_cached("SELECT value, uses, EXISTS (SELECT 1 FROM queue_watched) FROM queue_meta WHERE name = 'schema'")?
@@ -291,12 +290,12 @@ pub(crate) fn noted(connection: &Connection) -> rusqlite::Result<Noted> {
         .map(Option::unwrap_or_default)
 }
 
-/// From now on a feature is used in the file.
+/// Records that a feature is used in the file.
 pub(crate) fn note(connection: &Connection, feature: Feature) -> rusqlite::Result<()> {
     connection.execute("UPDATE queue_meta SET uses = uses | ?1 WHERE name = 'schema'", [feature as i64]).map(drop)
 }
 
-/// Refuses tables of another schema. A newer library may bring them while this one runs.
+/// Rejects tables of another schema. A newer library may upgrade them while this one runs.
 pub(crate) fn check(found: u64, shown: &str) -> Result<()> {
     match found.cmp(&SCHEMA) {
         Ordering::Equal => Ok(()),
@@ -308,16 +307,16 @@ pub(crate) fn check(found: u64, shown: &str) -> Result<()> {
     }
 }
 
-/// The log of a database, where that is missing. SQLite would delete it as soon as there is a new
-/// file beside it.
+/// The log of a missing database. SQLite would delete it as soon as a new file is created next to
+/// it.
 fn left_behind(path: &Path) -> Option<PathBuf> {
     let log = logs_of(path).into_iter().find(|log| log.exists());
     // In this order: a log comes after its file.
     log.filter(|_| !path.exists())
 }
 
-/// Makes a file for a new database, private to its user, where there is none. Says what SQLite
-/// would only call "unable to open".
+/// Creates a file for a new database, private to its user, if there is none. Reports problems for
+/// which SQLite would only report "unable to open".
 pub(crate) fn make_file(path: &Path) -> Result<()> {
     linked::check()?;
     let invalid = |problem: &str| Err(Error::invalid("SQLite path", path.to_string_lossy(), problem));
@@ -353,7 +352,7 @@ pub(crate) fn make_file(path: &Path) -> Result<()> {
     }
 }
 
-/// What SQLite has said, as one of our errors.
+/// Converts an error of SQLite.
 pub(crate) fn refused(shown: &str, error: &rusqlite::Error) -> Error {
     let full = || Error::BrokerFull { broker: shown.to_owned(), problem: "the disk is full".to_owned() };
     match error.sqlite_error_code() {
@@ -365,14 +364,14 @@ pub(crate) fn refused(shown: &str, error: &rusqlite::Error) -> Error {
             Error::Config(format!("cannot open the database {shown}: {error}; check the permissions of the file and its folder"))
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => unavailable(shown, "another process has held its lock for 4 s", error),
-        // The second is the error of the index of the write-ahead log on a full disk.
+        // The second is the error for the index of the write-ahead log on a full disk.
         Some(ErrorCode::DiskFull) => full(),
         _ if error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE) => full(),
         _ => unavailable(shown, error.to_string(), error),
     }
 }
 
-/// With what SQLite itself has said behind it.
+/// Adds the message of SQLite.
 pub(crate) fn unavailable(shown: &str, problem: impl Into<String>, error: &rusqlite::Error) -> Error {
     let unavailable = Error::unavailable(shown, problem);
     match error.sqlite_error() {

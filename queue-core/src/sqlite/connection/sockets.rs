@@ -1,8 +1,8 @@
 //! Hints between the processes that share a database file.
 //!
 //! Every process that has the file open has a datagram socket in the hidden folder `.jobs.db-wake`
-//! beside it, and a commit sends the name of the queue to all of them. The folder is found through
-//! the database, so that neither `TMPDIR` nor a private `/tmp` separates the processes.
+//! next to it, and a commit sends the name of the queue to all of them. The folder is found through
+//! the database. For this reason neither `TMPDIR` nor a private `/tmp` separates the processes.
 
 use std::{
     ffi::OsString,
@@ -18,7 +18,7 @@ use std::{
 use super::doorbell::Listeners;
 use crate::io::IoThread;
 
-/// A socket whose file has vanished, for example by a cleaner of old files, is made again after
+/// A socket whose file was deleted, for example by a cleaner of old files, is created again after
 /// this time.
 const REREAD_AFTER: Duration = Duration::from_secs(1);
 
@@ -43,7 +43,7 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// The sockets of the other processes that listen.
+    /// The sockets of the other listening processes.
     fn beside(own: &Path) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
@@ -57,17 +57,17 @@ impl Peers {
         let socket = &self.socket;
         self.peers.retain(|peer| match socket.send_to(message.as_bytes(), peer) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                // Its process is gone; nobody else removes the file.
+                // Its process is gone, and no other code deletes the file.
                 let _ = fs::remove_file(peer);
                 false
             }
-            // A full socket has hints enough.
+            // A full socket has enough hints.
             _ => true,
         });
     }
 
-    /// Reads the folder again when it has changed, or after a second: its time of change has the
-    /// grain of a timer tick.
+    /// Reads the folder again when it has changed, or after a second, because its modification time
+    /// only has the resolution of a timer tick.
     fn read_folder(&mut self) {
         let changed = fs::metadata(&self.folder).and_then(|folder| folder.modified()).ok();
         if changed == self.changed && self.read.is_some_and(|read| read.elapsed() < REREAD_AFTER) {
@@ -79,14 +79,14 @@ impl Peers {
     }
 }
 
-/// The socket of this process, whose file goes with it.
+/// The socket of this process. Its file is deleted with it.
 #[derive(Debug)]
 pub(crate) struct Guard(PathBuf);
 
 impl Drop for Guard {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
-        // While there are other sockets, it is not empty and stays.
+        // The folder remains while it has other sockets.
         let _ = self.0.parent().map(fs::remove_dir);
     }
 }
@@ -95,7 +95,7 @@ impl Drop for Guard {
 /// dropped, and finds these processes.
 ///
 /// # Errors
-/// Why there can be no socket, for people.
+/// The reason why there can be no socket, for messages.
 pub(crate) fn listen(database: &Path, listeners: Listeners, io: &IoThread) -> Result<(Guard, Peers), String> {
     let folder = folder(database).map_err(|error| format!("{}: {error}", database.display()))?;
     let problem = |error: io::Error| format!("{}: {error}", folder.display());
@@ -111,7 +111,7 @@ pub(crate) fn listen(database: &Path, listeners: Listeners, io: &IoThread) -> Re
 }
 
 async fn receive(mut socket: tokio::net::UnixDatagram, place: Place, listeners: Listeners) {
-    // The longest message names a job and a subscription, at its topic.
+    // The longest message has a job and a subscription at its topic.
     let mut buffer = [0; 1024];
     let mut looks = tokio::time::interval(REREAD_AFTER);
     loop {
@@ -137,20 +137,20 @@ async fn receive(mut socket: tokio::net::UnixDatagram, place: Place, listeners: 
     }
 }
 
-/// Where a socket is.
+/// The location of a socket.
 struct Place {
     database: PathBuf,
     own: PathBuf,
 }
 
 impl Place {
-    /// Makes the socket, and the folder if it is the first there. Whoever may write to the database
-    /// may send to it.
+    /// Creates the socket, and its folder if necessary. Users who may write to the database may
+    /// send to it.
     fn bind(&self) -> io::Result<UnixDatagram> {
         let database = fs::metadata(&self.database)?;
         let folder = self.own.parent().unwrap_or(&self.own);
-        // The last to leave removes the empty folder, perhaps just before the socket is made, or
-        // while the folder is found to be there.
+        // The last process to leave removes the empty folder. This may happen just before the
+        // socket is created, or while the folder is being checked.
         let mut left = 100;
         let socket = loop {
             let made = match fs::create_dir(folder) {
@@ -168,8 +168,8 @@ impl Place {
             let own = rustix::process::geteuid().as_raw();
             io::Result::Ok(!found.is_symlink() && [own, 0, database.uid()].contains(&found.uid()))
         };
-        // The name can be guessed: in a folder that another user has put there, that user would
-        // learn of our queues.
+        // The name can be guessed: another user who has created the folder would learn of our
+        // queues.
         if !trusted(folder)? {
             let _ = fs::remove_file(&self.own);
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
@@ -180,11 +180,11 @@ impl Place {
     }
 }
 
-/// A folder that those who may write to the database may use, as SQLite does with its log.
+/// Opens a folder to users who may write to the database, as SQLite does with its log.
 fn open_to_writers(folder: &Path, database: &fs::Metadata) -> io::Result<()> {
     let write = database.mode() & 0o222;
     fs::set_permissions(folder, fs::Permissions::from_mode(write << 1 | write | write >> 1))?;
-    // Only root can give it away, and has to.
+    // Only root can change the owner, and has to.
     let _ = chown(folder, Some(database.uid()), Some(database.gid()));
     Ok(())
 }
@@ -227,7 +227,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// It names a job and a subscription, at its topic.
+    /// It has a job and a subscription at its topic.
     #[test]
     fn the_longest_message_is_heard() {
         let database = tempfile::NamedTempFile::new().unwrap();
@@ -245,7 +245,7 @@ mod tests {
         let database = tempfile::NamedTempFile::new().unwrap();
         let (listens, mut rings) = (process(database.path()), process(database.path()));
         rings.peers.ring("jobs", i64::MIN);
-        // The listener may make its socket again before the folder is empty.
+        // The listener may create its socket again before the folder is empty.
         let _ = fs::remove_dir_all(folder(database.path()).unwrap());
         listens.listen("jobs").recv_timeout(PATIENCE).expect("it looks for work, since hints may have been lost");
         let receiver = listens.listen("jobs");

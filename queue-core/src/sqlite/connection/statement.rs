@@ -1,10 +1,10 @@
-//! Statements in files: the long ones, those of several modules, and those that
-//! `cargo xtask mutants` changes, which reads them from disk. All others are constants of the
-//! functions that run them.
+//! Statements in files: long ones, those of several modules, and those that `cargo xtask mutants`
+//! changes, because it reads them from disk. All others are constants of the functions that run
+//! them.
 
-/// The statement of a `.sql` file beside this Rust file, without the contract that the file opens
-/// with. SQLite and the cache of prepared statements hash and copy the text at every use, so it
-/// should be short.
+/// The statement of a `.sql` file next to this Rust file, without the comments at its beginning.
+/// SQLite and the cache of prepared statements hash and copy the text at every use, so it should be
+/// short.
 macro_rules! sql {
     ($file:literal) => {{
         #[cfg(not(debug_assertions))]
@@ -23,7 +23,7 @@ macro_rules! sql {
 }
 pub(crate) use sql;
 
-/// A text without the lines of comment at its beginning.
+/// A text without the comment lines at its beginning.
 pub(crate) const fn body(text: &str) -> &str {
     let bytes = text.as_bytes();
     let mut at = 0;

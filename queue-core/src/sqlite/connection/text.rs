@@ -1,4 +1,4 @@
-//! Text of SQLite, which need not be UTF-8 where another program has written.
+//! Text columns of SQLite, which may be invalid UTF-8 if another program has written them.
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 

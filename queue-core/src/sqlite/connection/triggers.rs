@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::{tx::after, unsigned::Unsigned};
 use crate::broker::FOLLOWED;
 
-/// Makes the triggers that record transitions, if they are missing.
+/// Creates the triggers that record transitions, if they are missing.
 pub(crate) fn make(connection: &Connection) -> rusqlite::Result<()> {
     if count(connection)? == 3 {
         return Ok(());
@@ -14,16 +14,16 @@ pub(crate) fn make(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(include_str!("transitions.sql"))
 }
 
-/// Ends the marks of all queues of the file that stand no longer, and removes what was recorded
-/// while they did: at most `items` rows. Without any mark the file needs no triggers. The row of a
-/// queue stays: its next mark continues with the numbers. Returns whether more is left.
+/// Ends the expired marks of all queues of the file, and removes at most `items` rows that were
+/// recorded under them. A file without a valid mark needs no triggers. The row of a queue is kept:
+/// its next mark continues with the numbers. Returns whether more rows are left.
 pub(crate) fn prune(connection: &Connection, now: i64, items: usize) -> rusqlite::Result<bool> {
     const LAPSED: &str = "SELECT queue FROM queue_followed WHERE until IS NOT 0 AND NOT coalesce(until > ?1 AND until <= ?2, 0) LIMIT 1";
     const OLD: &str = "DELETE FROM queue_transitions WHERE queue = ?1 AND number IN
         (SELECT number FROM queue_transitions WHERE queue = ?1 ORDER BY number LIMIT ?2)";
     const OVER: &str = "UPDATE queue_followed SET until = 0 WHERE queue = ?1";
     const ANY: &str = "SELECT 1 FROM queue_followed WHERE until IS NOT 0";
-    // Longer than a mark may stand: the clock of the process that has set it may be ahead.
+    // Twice the longest mark: the clock of the process that has set the mark may be ahead.
     let latest = after(now, FOLLOWED * 2);
     let mut room = items;
     loop {
@@ -45,7 +45,7 @@ pub(crate) fn prune(connection: &Connection, now: i64, items: usize) -> rusqlite
     Ok(false)
 }
 
-/// How many of them there are.
+/// The number of these triggers.
 fn count(connection: &Connection) -> rusqlite::Result<i64> {
     const COUNT: &str = "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND name IN ('queue_transition_new', 'queue_transition_change', 'queue_transition_removed')";
     connection.prepare_cached(COUNT)?.query_row([], |row| row.get(0))

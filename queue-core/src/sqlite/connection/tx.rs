@@ -1,4 +1,4 @@
-//! One transaction of the writer: what all operations share.
+//! One transaction of the writer, which all operations share.
 
 use std::{cell::Cell, collections::BTreeMap, time::Duration};
 
@@ -7,12 +7,12 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, OptionalExtension, params
 use super::schema::{self, Feature, Noted};
 use crate::{address::JobId, clock::Clock, error::Error};
 
-/// Why an operation was not done: the operation's own refusal, or the database's.
+/// Why an operation was not carried out: refused by the operation itself or by the database.
 #[derive(Debug)]
 pub(crate) enum Failed {
     /// Its writes are undone; the other operations of its group continue.
     Refused(Error),
-    /// The whole group has to be given up.
+    /// The whole group has to be rolled back.
     Sqlite(rusqlite::Error),
 }
 
@@ -33,7 +33,8 @@ pub(crate) type HintsOut = BTreeMap<String, i64>;
 
 pub(crate) struct Tx<'a> {
     connection: &'a Connection,
-    /// The broker's clock, and what it showed when the operation began: also in whole milliseconds.
+    /// The broker's clock, and its time at the beginning of the operation, also in whole
+    /// milliseconds.
     source: &'a Clock,
     clock: Duration,
     pub(crate) now: i64,
@@ -42,7 +43,7 @@ pub(crate) struct Tx<'a> {
     hints: HintsOut,
 }
 
-/// In the column `paused` of a queue: it is paused; a pause in it ends by itself.
+/// Bits of the column `paused` of a queue: the queue is paused; a pause in it ends automatically.
 pub(crate) const PAUSED: i64 = 1;
 pub(crate) const ENDS: i64 = 2;
 
@@ -52,13 +53,13 @@ pub(crate) struct Queue<'n> {
     pub(crate) name: &'n str,
     pub(crate) key: i64,
     pub(crate) paused: bool,
-    /// Whether a pause in it ends by itself.
+    /// Whether a pause in it ends automatically.
     pub(crate) ends: bool,
     pub(crate) claim: i64,
     head: Cell<i64>,
     tail: Cell<i64>,
-    /// What a search for suspects of groups in this transaction has left: `true`, it stopped
-    /// half-way; `false`, no other may start.
+    /// The result of the last search for suspects of groups in this transaction: `true`, it stopped
+    /// half-way; `false`, no other suspect may start.
     pub(crate) doubted: Cell<Option<bool>>,
 }
 
@@ -79,21 +80,22 @@ impl<'a> Tx<'a> {
         self.source.is_of_test()
     }
 
-    /// When a job may start that is to wait so long. A part of a millisecond counts as a whole one,
-    /// so that nothing starts early.
+    /// The time at which a job may start after a delay. It is rounded up to a whole millisecond, so
+    /// that no job starts early.
     pub(crate) fn due_after(&self, delay: Duration) -> i64 {
         let is_between = !self.clock.subsec_nanos().is_multiple_of(1_000_000);
         after(self.now, delay).saturating_add(i64::from(!delay.is_zero() && is_between))
     }
 
-    /// Runs one operation, and returns why it was refused. What a refused one wrote is still there.
+    /// Runs one operation, and returns why it was refused. The writes of a refused operation are
+    /// not undone.
     pub(crate) fn attempt(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Failed>) -> rusqlite::Result<Option<Error>> {
-        // It may have been asked for after this transaction began: its delays begin no earlier than
-        // it. Never backwards, though.
+        // The operation may have been requested after this transaction began, and its delays start
+        // at the request. The clock never runs backwards.
         self.clock = self.clock.max(self.source.since_1970());
         self.now = in_ms(self.clock);
         if self.is_of_test() {
-            // The triggers cannot ask for it.
+            // The triggers cannot call the clock of a test.
             self.sql("UPDATE queue_followed SET now = ?1")?.execute([self.now])?;
         }
         match work(self) {
@@ -104,8 +106,8 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// The same so that a refusal undoes what the operation wrote, and nothing else. SQLite keeps a
-    /// copy of each page for that.
+    /// The same, but a refusal undoes the writes of the operation. SQLite copies each changed page
+    /// for that.
     pub(crate) fn isolated(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Failed>) -> rusqlite::Result<Option<Error>> {
         let (counters, hints, noted) = (self.counters.clone(), self.hints.clone(), self.noted);
         self.sql("SAVEPOINT operation")?.execute([])?;
@@ -118,11 +120,11 @@ impl<'a> Tx<'a> {
         Ok(refusal)
     }
 
-    /// Writes what was gathered; gives the hints to be rung after the commit.
+    /// Writes the collected counters. Returns the hints to send after the commit.
     pub(crate) fn finish(self) -> rusqlite::Result<HintsOut> {
         for ((queue, name), value) in &self.counters {
-            // Within the bounds of the column: a refusal here would undo the operations of other
-            // callers, too.
+            // The value stays within the bounds of the column: an error here would also undo the
+            // operations of other callers.
             self.sql(
                 "INSERT INTO queue_counters (queue, name, value) VALUES (?1, ?2, ?3)
                  ON CONFLICT (queue, name) DO UPDATE SET value = max(-9007199254740992, min(9007199254740992, value + excluded.value))",
@@ -132,12 +134,12 @@ impl<'a> Tx<'a> {
         Ok(self.hints)
     }
 
-    /// A statement, prepared once per connection.
+    /// A statement, which is prepared once per connection.
     pub(crate) fn sql(&self, sql: &str) -> rusqlite::Result<CachedStatement<'a>> {
         self.connection.prepare_cached(sql)
     }
 
-    /// Makes or drops triggers.
+    /// Creates or drops triggers.
     pub(crate) fn with_triggers<T>(&self, change: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
         change(self.connection)
     }
@@ -147,7 +149,7 @@ impl<'a> Tx<'a> {
         self.noted.uses & feature as i64 != 0
     }
 
-    /// From now on the feature is used.
+    /// Records that the feature is used.
     pub(crate) fn note(&mut self, feature: Feature) -> rusqlite::Result<()> {
         if !self.uses(feature) {
             schema::note(self.connection, feature)?;
@@ -171,7 +173,7 @@ impl<'a> Tx<'a> {
         self.uses(Feature::Limits)
     }
 
-    /// Whether jobs in this file may rise while they wait.
+    /// Whether queues in this file may have aging.
     pub(crate) fn aged(&self) -> bool {
         self.uses(Feature::Aging)
     }
@@ -186,32 +188,32 @@ impl<'a> Tx<'a> {
         self.noted.watched
     }
 
-    /// From now on a caller does.
+    /// Records that a caller waits for the end of a job.
     pub(crate) fn note_watched(&mut self) {
         self.noted.watched = true;
     }
 
-    /// Counts in the queue's statistics. Names that begin with a dot are for the broker itself.
+    /// Adds to a counter of the queue. Names that begin with a dot are internal.
     pub(crate) fn count(&mut self, queue: i64, name: &'static str, by: i64) {
         if by != 0 {
             *self.counters.entry((queue, name)).or_default() += by;
         }
     }
 
-    /// What was counted for a queue that is removed goes with it.
+    /// Discards the counts of a queue that is removed.
     pub(crate) fn forget_counts(&mut self, queue: i64) {
         self.counters.retain(|(of, _), _| *of != queue);
     }
 
-    /// A counter's value, with what this transaction added.
+    /// The value of a counter, including the counts of this transaction.
     pub(crate) fn counter(&self, queue: i64, name: &'static str) -> rusqlite::Result<i64> {
         let stored = self.sql("SELECT value FROM queue_counters WHERE queue = ?1 AND name = ?2")?;
         let stored: Option<i64> = { stored }.query_row(params![queue, name], |row| row.get(0)).optional()?;
         Ok(stored.unwrap_or(0).saturating_add(self.counters.get(&(queue, name)).copied().unwrap_or(0)))
     }
 
-    /// Stores the time of now among the queue's statistics. It counts nothing, so it may be noted
-    /// beside a change of a place.
+    /// Stores the current time among the counters of the queue. It counts nothing, so it is also
+    /// allowed outside of the doors.
     pub(crate) fn note_time(&mut self, queue: i64, name: &'static str) -> rusqlite::Result<()> {
         let mut note = self.sql("INSERT OR REPLACE INTO queue_counters (queue, name, value) VALUES (?1, ?2, ?3)")?;
         note.execute(params![queue, name, self.now]).map(drop)
@@ -242,7 +244,8 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Notifies those who make the ticks of the queue's schedules that one is due at this time.
+    /// Notifies the processes that make the ticks of the queue's schedules that one is due at this
+    /// time.
     pub(crate) fn tick_hint(&mut self, queue: &str, at: i64) {
         self.hint(&ticks_of(queue), at);
     }
@@ -267,7 +270,7 @@ impl<'a> Tx<'a> {
             .optional()
     }
 
-    /// The queue's row, made if it is missing.
+    /// The queue's row, which is created if it is missing.
     pub(crate) fn queue_made<'n>(&self, name: &'n str) -> rusqlite::Result<Queue<'n>> {
         if let Some(queue) = self.queue(name)? {
             return Ok(queue);
@@ -277,7 +280,7 @@ impl<'a> Tx<'a> {
         Ok(Queue { name, key, paused: false, ends: false, claim: 0, head: Cell::new(0), tail: Cell::new(0), doubted: Cell::new(None) })
     }
 
-    /// Writes back what changed in a queue's row.
+    /// Saves the changed fields of a queue's row.
     pub(crate) fn save(&self, queue: &Queue<'_>) -> rusqlite::Result<()> {
         self.sql("UPDATE queue_queues SET claim = ?2, head = ?3, tail = ?4 WHERE queue = ?1")?
             .execute(params![queue.key, queue.claim, queue.head.get(), queue.tail.get()])
@@ -285,28 +288,27 @@ impl<'a> Tx<'a> {
     }
 }
 
-/// Under which name the schedules of a queue are announced: it is no queue's.
+/// The subject under which the ticks of a queue are announced. It is not a valid name of a queue.
 pub(crate) fn ticks_of(queue: &str) -> String {
     format!("#{queue}")
 }
 
-/// Under which name the end of a job is announced.
+/// The subject under which the end of a job is announced.
 pub(crate) fn ending_of(queue: &str, id: &JobId) -> String {
     format!("!{id} {queue}")
 }
 
-/// Under which name it is announced that a caller waits for a job of a queue.
+/// The subject that announces that a caller waits for a job of a queue.
 pub(crate) fn watches_of(queue: &str) -> String {
     format!("&{queue}")
 }
 
-/// Under which name the progress of a job is announced.
+/// The subject under which the progress of a job is announced.
 pub(crate) fn progress_hint_of(queue: &str, id: &JobId) -> String {
     format!("%{id} {queue}")
 }
 
-/// Whether a failure comes from rows that are not what they should be, and not from the database as
-/// a whole.
+/// Whether an error is caused by damaged rows and not by the database as a whole.
 fn is_of_the_data(error: &rusqlite::Error) -> bool {
     match error.sqlite_error_code() {
         Some(code) => matches!(code, ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig),
@@ -315,7 +317,7 @@ fn is_of_the_data(error: &rusqlite::Error) -> bool {
 }
 
 impl Queue<'_> {
-    /// The next place at the tail of `ready`; chains that are shut are numbered by it, too.
+    /// The next place at the tail of `ready`. It also numbers shut chains.
     pub(crate) fn next_tail(&self) -> i64 {
         self.tail.set(self.tail.get().saturating_add(1));
         self.tail.get()
@@ -327,14 +329,14 @@ impl Queue<'_> {
         self.head.get()
     }
 
-    /// The last number of a claim. One near the end of all numbers, which another program has
-    /// written, would not grow any more.
+    /// The last claim number. If another program has written a number near the largest one, it
+    /// would no longer grow.
     pub(crate) fn last_claim(&self) -> i64 {
         if self.claim < 1 << 50 { self.claim } else { 0 }
     }
 }
 
-/// How long it is until a clock that shows this time since 1970 reads `at`.
+/// The time until `at`, for a clock that shows this time since 1970.
 pub(crate) fn between(clock: Duration, at: i64) -> Duration {
     Duration::from_millis(u64::try_from(at).unwrap_or(0)).saturating_sub(clock)
 }

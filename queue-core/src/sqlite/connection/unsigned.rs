@@ -1,12 +1,12 @@
-//! `u64` and `usize` as whole numbers of SQLite, which have a sign. rusqlite converts them in some
-//! of the versions that Cargo may choose, and in others by a feature.
+//! Stores `u64` and `usize` as signed integers of SQLite. Only some of the versions of rusqlite
+//! that Cargo may select convert them, and others need a feature for it.
 
 use rusqlite::{
     Row,
     types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, Value, ValueRef},
 };
 
-/// A `u64` or `usize`. One that does not fit is an error, in both directions.
+/// A `u64` or `usize`. A number that does not fit is an error in both directions.
 pub(crate) struct Unsigned<T>(pub(crate) T);
 
 impl<T: TryFrom<i64>> Unsigned<T> {

@@ -7,12 +7,12 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What a URL says.
+/// The parts of a URL.
 #[derive(Debug)]
 pub(crate) struct Target {
     /// `None`: in memory.
     pub(crate) path: Option<PathBuf>,
-    /// What an answered call survives.
+    /// The failures that an answered call survives.
     pub(crate) durability: Durability,
 }
 
@@ -36,10 +36,10 @@ pub(crate) fn target(url: &str) -> Result<Target> {
     Ok(Target { path, durability })
 }
 
-/// Where the database of a URL is; `None`: in memory.
+/// The path of a URL's database; `None`: in memory.
 ///
 /// `sqlite://queue.db` and `sqlite:queue.db` are relative to the working directory,
-/// `sqlite:///var/lib/queue.db` is absolute, `sqlite://:memory:` is in memory. `%XX` stands for any
+/// `sqlite:///var/lib/queue.db` is absolute, `sqlite://:memory:` is in memory. `%XX` encodes any
 /// byte of a path.
 fn path(url: &str) -> Result<Option<PathBuf>> {
     let rest = url.strip_prefix("sqlite:").unwrap_or(url);
@@ -58,7 +58,7 @@ fn path(url: &str) -> Result<Option<PathBuf>> {
         .map_err(|error| Error::invalid("SQLite path", path.to_string_lossy(), format!("cannot be made absolute: {error}")))
 }
 
-/// The URL of a database file: what [`path`] reads back.
+/// The URL of a database file. [`path`] decodes it.
 pub(crate) fn url(path: &Path) -> String {
     let mut url = String::from("sqlite://");
     for byte in bytes(path) {

@@ -1,5 +1,5 @@
-//! The writer thread: one connection, and a commit for everything that gathered while the last one
-//! ran.
+//! The writer thread: one connection, and one commit for all operations that arrived during the
+//! previous commit.
 
 use std::{
     collections::VecDeque,
@@ -25,43 +25,44 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A commit takes in no more operations than this, none after this time, and none once it has
-/// this number of bytes of jobs.
+/// A commit includes at most this number of operations. It accepts no further ones after this time,
+/// or when it has this number of bytes of jobs.
 const GROUP: usize = 256;
 const GROUP_TIME: Duration = Duration::from_millis(20);
 const GROUP_BYTES: usize = 2 * 1024 * 1024;
 
-/// The way to a database thread. The thread ends with the last clone, after what it was given.
+/// The handle of a database thread. The thread ends after the last clone is dropped, when it has
+/// completed its operations.
 #[derive(Clone)]
 pub(crate) struct Writer {
     ops: mpsc::UnboundedSender<Box<dyn Op>>,
     shown: String,
-    /// A database without a thread: its callers carry out their operations.
+    /// A database without a thread: callers run their own operations.
     own: Option<Own>,
 }
 
-/// Begins a transaction that only reads. Its first statement takes the snapshot.
+/// Begins a read-only transaction. Its first statement takes the snapshot.
 const READ: &str = "BEGIN";
 
 type Own = Arc<Mutex<(Group, mpsc::UnboundedReceiver<Box<dyn Op>>)>>;
 
 impl Writer {
-    /// Gives an opened database to a thread of its own. `bell` rings for what was committed.
-    /// Its commits reach the disk before their answers if they have to survive the loss of power.
+    /// Starts a thread for an opened database. `bell` announces what was committed. Commits that
+    /// have to survive a power loss are synced before their answers.
     pub(crate) fn start(opened: Opened, ballast: Ballast, durability: Durability, bell: Bell) -> Result<(Self, JoinHandle<()>)> {
         start("queue-sqlite-writer", Group::writing(opened, ballast, durability, bell))
     }
 
-    /// The same without a thread, for a database in memory of one test: each caller carries out its
-    /// operation, and waits for no other caller.
+    /// The same without a thread, for the database in memory of one test: each caller runs its own
+    /// operation, and does not wait for other callers.
     pub(crate) fn inline(opened: Opened, bell: Bell) -> Self {
         let (ops, receiver) = mpsc::unbounded_channel();
         let group = Group::writing(opened, Ballast::none(), Durability::Volatile, bell);
         Writer { ops, shown: group.location.clone(), own: Some(Arc::new(Mutex::new((group, receiver)))) }
     }
 
-    /// The same for a connection that only reads. An operation sees what was committed before it
-    /// was asked for.
+    /// The same for a connection that only reads. An operation sees everything that was committed
+    /// before it was requested.
     pub(crate) fn start_reader(opened: Opened) -> Result<(Self, JoinHandle<()>)> {
         let Opened { connection, file, location } = opened;
         let group = Group {
@@ -79,7 +80,7 @@ impl Writer {
         start("queue-sqlite-reader", group)
     }
 
-    /// Runs `work` in a transaction, together with what else is there, and answers after the
+    /// Runs `work` in a transaction, together with other waiting operations, and answers after the
     /// commit.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
@@ -89,8 +90,8 @@ impl Writer {
         self.call_until(None, commit, work).await
     }
 
-    /// The same for a caller who waits until then at most. What the thread was given is done,
-    /// although no caller waits any more.
+    /// The same for a caller that waits at most until then. The operation is carried out even if
+    /// the caller has stopped waiting.
     pub(crate) async fn call_until<T: Send + 'static>(
         &self,
         until: Option<Instant>,
@@ -129,33 +130,33 @@ fn start(name: &str, group: Group) -> Result<(Writer, JoinHandle<()>)> {
     Ok((Writer { ops, shown, own: None }, thread))
 }
 
-/// A database that was opened.
+/// An opened database.
 pub(crate) struct Opened {
     pub(crate) connection: Connection,
-    /// Nothing in memory.
+    /// `None` for a database in memory.
     pub(crate) file: Option<File>,
     pub(crate) location: String,
 }
 
 struct Group {
     connection: Connection,
-    /// Which file that is; nothing in memory.
+    /// The open file; `None` for a database in memory.
     file: Option<File>,
-    /// A reader must not ask for the write lock.
+    /// A reader must not request the write lock.
     begin: &'static str,
     location: String,
     bell: Bell,
     ballast: Ballast,
-    /// Whether the ballast was there when it was last looked for.
+    /// Whether the ballast existed at the last check.
     roomy: bool,
     durability: Durability,
-    /// Whether a commit of this connection waits for the disk now.
+    /// Whether commits of this connection currently wait for the disk.
     syncs: bool,
     waiting: VecDeque<Box<dyn Op>>,
 }
 
 impl Group {
-    /// Of a connection that writes.
+    /// For a connection that writes.
     fn writing(opened: Opened, ballast: Ballast, durability: Durability, bell: Bell) -> Self {
         let Opened { connection, file, location } = opened;
         Group {
@@ -172,14 +173,14 @@ impl Group {
         }
     }
 
-    /// Commits what waits now.
+    /// Commits the waiting operations.
     fn commit_waiting(&mut self, receiver: &mut mpsc::UnboundedReceiver<Box<dyn Op>>) {
         while !self.waiting.is_empty() || !receiver.is_empty() {
             self.commit_group(receiver);
         }
     }
 
-    /// Ends when the last handle is gone.
+    /// Ends when the last handle is dropped.
     fn run(mut self, mut receiver: mpsc::UnboundedReceiver<Box<dyn Op>>) {
         while !self.waiting.is_empty() || self.wait(&mut receiver) {
             self.commit_group(&mut receiver);
@@ -219,12 +220,13 @@ impl Group {
             self.transaction(|tx, refuse| {
                 let until = Instant::now() + GROUP_TIME;
                 while answers.is_empty() || answers.len() < GROUP && bytes < GROUP_BYTES && Instant::now() < until {
-                    // A read that comes meanwhile must see what its caller has committed before: it
-                    // gets a later snapshot.
+                    // A read that arrives meanwhile must see the earlier commits of its caller, so
+                    // it needs a later snapshot.
                     if waiting.is_empty() && !only_reads {
                         waiting.extend(receiver.try_recv());
                     }
-                    // What came meanwhile and has to be on disk waits for a commit of its own.
+                    // An operation that arrived meanwhile and has to be on disk gets a later
+                    // commit.
                     if waiting.front().is_none_or(|op| !synced && waits(&**op)) {
                         break;
                     }
@@ -246,10 +248,11 @@ impl Group {
                 Ok(())
             })
         });
-        // The operation that failed was not pushed yet.
+        // The failed operation was not pushed yet.
         answers.extend(current.map(|op| (op, None)));
         if answers.is_empty() {
-            // It did not even begin, and nobody shall wait for another attempt in turn.
+            // The transaction did not even begin. All waiting operations fail, so that their
+            // callers do not wait for further attempts in turn.
             answers.extend(waiting.drain(..).map(|op| (op, None)));
         }
         self.waiting = waiting;
@@ -268,8 +271,8 @@ impl Group {
             }
         }
         if answers.iter().any(|(op, _)| op.commit() != Commit::Soon) && self.file.as_ref().is_some_and(|file| !file.is_there()) {
-            // What was stored is in a file that nobody will find here. It may have been moved, and
-            // be opened elsewhere.
+            // The commit is in a file that is no longer at this path. The file may have been moved,
+            // and be opened elsewhere.
             let lost = || Error::ambiguous(self.location.clone(), "its file was deleted or moved while the call was carried out");
             answers.iter_mut().filter(|(_, failure)| failure.is_none()).for_each(|(_, failure)| *failure = Some(lost()));
         }
@@ -278,19 +281,19 @@ impl Group {
         }
     }
 
-    /// Looks whether the database is still at its path, and opens what has come there since it was
-    /// lost.
+    /// Checks whether the database is still at its path. If it was lost, opens the database that is
+    /// at the path now.
     fn find_file(&mut self) -> Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
         if file.check(&mut self.connection)? == Checked::Reopened {
-            // As a new connection is.
+            // The state of a new connection.
             (self.roomy, self.syncs) = (true, true);
         }
         Ok(())
     }
 
-    /// The group once more, so that a refused operation undoes what it wrote. They are rare; the
-    /// others need no copies of pages.
+    /// Repeats the group with a savepoint per operation, so that a refused operation undoes its
+    /// writes. Refusals are rare: without them, no pages are copied.
     fn commit_apart(&mut self, answers: &mut [(Box<dyn Op>, Option<Error>)], room: bool) -> Result<(), Failed> {
         self.transaction(|tx, refuse| {
             for (op, failure) in answers {
@@ -300,22 +303,22 @@ impl Group {
         })
     }
 
-    /// The group once more after the disk was full: without the enqueues, in the room that the
-    /// ballast gave.
+    /// Repeats the group after the disk was full, without the enqueues and in the space that the
+    /// ballast has freed.
     fn commit_without_adding(&mut self, answers: &mut [(Box<dyn Op>, Option<Error>)]) {
         let outcome = self.commit_apart(answers, false);
         if let Err(error) = outcome {
             let error = self.error_of(error);
             for (op, failure) in answers {
-                // An enqueue is answered that there is no room, even if the commit failed for
-                // another operation.
+                // An enqueue is answered that the disk is full, even if another operation caused
+                // the failed commit.
                 let full = matches!((op.commit().added(), &failure), (Some(_), Some(Error::BrokerFull { .. })));
                 *failure = Some(if full { self.full() } else { error.duplicate() });
             }
         }
     }
 
-    /// Whether the next commit waits for the disk.
+    /// Sets whether the next commit waits for the disk.
     fn sync_commits(&mut self, synced: bool) -> Result<(), Failed> {
         if synced != self.syncs {
             self.connection.pragma_update(None, "synchronous", if synced { "full" } else { "normal" })?;
@@ -329,8 +332,8 @@ impl Group {
         let roomy = self.ballast.ensure_ballast();
         if roomy != self.roomy {
             self.roomy = roomy;
-            // Without the ballast the write-ahead log must stay small: it is merged and started
-            // over all the time.
+            // Without the ballast the write-ahead log must stay small: it is merged and restarted
+            // all the time.
             let pages = if roomy { schema::CHECKPOINT_PAGES } else { schema::CHECKPOINT_PAGES / 16 };
             if let Err(error) = self.connection.pragma_update(None, "wal_autocheckpoint", pages) {
                 tracing::warn!(broker = self.location, %error, "cannot set the checkpoint interval of the write-ahead log");
@@ -339,23 +342,23 @@ impl Group {
         roomy
     }
 
-    /// Gives the ballast away, and what it frees to merging the write-ahead log, which can then be
-    /// started over.
+    /// Deletes the ballast, and uses its space to merge the write-ahead log, which can then be
+    /// restarted.
     fn make_room(&mut self) {
         if self.ballast.delete_ballast() {
             tracing::warn!(broker = self.location, "the disk is full: new jobs are refused, running jobs can still finish");
         }
         self.check_room();
-        // Whether it succeeds is seen by what comes next.
+        // The following commits show whether it succeeded.
         let _ = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
     }
 
-    /// Begins, works, commits, rings; rolls back on any error.
+    /// Begins, works, commits, and announces the result. Rolls back on any error.
     fn transaction(&mut self, work: impl FnOnce(&mut Tx<'_>, &dyn Fn() -> Error) -> Result<(), Failed>) -> Result<(), Failed> {
         let full = || self.full();
         self.connection.prepare_cached(self.begin)?.execute([])?;
         let outcome = schema::noted(&self.connection).map_err(Failed::from).and_then(|noted| {
-            // Another process may have brought a newer library to the file.
+            // A newer library in another process may have upgraded the file.
             schema::check(noted.schema, &self.location)?;
             let mut tx = Tx::new(&self.connection, noted, self.bell.clock());
             work(&mut tx, &full)?;
@@ -370,7 +373,7 @@ impl Group {
             }
             Err(error) => {
                 if !self.connection.is_autocommit() {
-                    // After this failure there is nothing left to undo, or SQLite has undone it.
+                    // After this failure there is nothing to undo, or SQLite has undone it.
                     let _ = self.connection.execute_batch("ROLLBACK");
                 }
                 Err(error)
@@ -399,7 +402,7 @@ impl Group {
 }
 
 fn is_full(error: &rusqlite::Error) -> bool {
-    // The index of the write-ahead log is a file, too. If it cannot grow, SQLite reports an I/O
+    // The index of the write-ahead log is a file too. If it cannot grow, SQLite reports an I/O
     // error.
     let index = error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE);
     index || matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull))

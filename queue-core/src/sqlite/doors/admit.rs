@@ -1,8 +1,8 @@
-//! The door `admit`: a job that waits becomes active, under the receipt of the lane that claims it.
+//! The door `admit`: a waiting job becomes active, under the receipt of the lane that claims it.
 //!
-//! Everything that is claimed passes it: jobs of the line, suspects, parked jobs. It looks before
-//! it takes: [`Admission::look`] says whether a job may be next, and one that is refused has not
-//! moved. Only then [`Admission::admit`] writes.
+//! Every claimed job passes here: jobs of the line, suspects, parked jobs. Conditions are checked
+//! before a job is moved: [`Admission::look`] returns whether a job may be next, and a refused job
+//! has not moved. Only then [`Admission::admit`] writes.
 //!
 //! | inputs | receipt (lane and claim number), how many jobs, how many bytes at most ([`MAX_BYTES`], except for a single job) |
 //! |---|---|
@@ -27,35 +27,36 @@ use crate::{
     },
 };
 
-/// Names of sets of releases that could not read jobs of one task: the first ones that one turn
-/// looks at, and as many behind those of the turn before.
+/// The number of names that one turn examines, under which jobs of one task are parked because
+/// releases could not read them. The turn examines the first names, and as many after those of the
+/// previous turn.
 const PARKED_NAMES: usize = 100;
 
-/// Jobs that are parked under one name and that a turn looks at in addition to those that it has
-/// room for: suspects, and jobs of groups, which wait until they are served.
+/// The number of jobs under one name that a turn examines in addition to those for which it has
+/// room. It skips suspects, and jobs of groups, which wait until they are served.
 const PARKED_BESIDE: usize = 100;
 
-/// The same of those behind the first ones.
+/// The same for jobs behind the first ones.
 const PARKED_FURTHER: usize = 500;
 
-/// What one turn claims, and the room that it still has.
+/// The claimed jobs of one turn, and its remaining room.
 pub(crate) struct Admission {
     receipt: Receipt,
-    /// Jobs that may still be looked at.
+    /// Jobs that may still be examined.
     left: usize,
-    /// Bytes of the envelopes that were admitted.
+    /// The bytes of the admitted envelopes.
     bytes: usize,
     /// Whether no job was admitted yet.
     empty: bool,
     /// Whether a job was refused because of its bytes.
     full: bool,
-    /// Groups and keys of limits that were examined.
+    /// The number of examined groups and limit keys.
     pub(super) examined: usize,
     deliveries: Vec<Delivery>,
 }
 
 impl Admission {
-    /// For a lane that has room for `claim` jobs.
+    /// For a lane with room for `claim` jobs.
     pub(crate) fn new(receipt: Receipt, claim: usize) -> Self {
         Admission { receipt, left: claim, bytes: 0, empty: true, full: false, examined: 0, deliveries: Vec::new() }
     }
@@ -68,8 +69,8 @@ impl Admission {
         self.left
     }
 
-    /// Takes a job that was found elsewhere than at the head of the line. False: there is no room
-    /// for it, and it has not moved.
+    /// Takes a job that is not at the head of the line. False: there is no room for it, and it has
+    /// not moved.
     pub(super) fn take_one(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, waiting: Waiting) -> Result<bool, Failed> {
         if !self.has_room_for(&waiting) {
             return Ok(false);
@@ -82,7 +83,7 @@ impl Admission {
         self.full
     }
 
-    /// Groups and keys of limits that were examined.
+    /// The number of examined groups and limit keys.
     pub(crate) fn examined(&self) -> usize {
         self.examined
     }
@@ -107,8 +108,8 @@ impl Admission {
         Ok(())
     }
 
-    /// Takes parked jobs of a task: those whose task was not known, then those that were not
-    /// readable for other releases than this one.
+    /// Takes parked jobs of a task: first the jobs whose task was unknown, then those that only
+    /// other releases could not read.
     pub(crate) fn take_parked(
         &mut self,
         tx: &mut Tx<'_>,
@@ -144,8 +145,8 @@ impl Admission {
         Ok(tx.note_place(queue.key, &place, Some(after.as_bytes()))?)
     }
 
-    /// Takes jobs that are parked under a name. Where the first ones may not be claimed, others are
-    /// looked at; the next claim continues behind these.
+    /// Takes jobs that are parked under a name. If the first ones may not be claimed, the search
+    /// continues behind them, and the next claim continues where this search ended.
     fn take_parked_under(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, task: &str, suspects: bool) -> Result<(), Failed> {
         let Some(last) = self.take_parked_behind(tx, queue, task, suspects, &Value::Blob(Vec::new()), PARKED_BESIDE)? else {
             return Ok(());
@@ -164,9 +165,9 @@ impl Admission {
         Ok(())
     }
 
-    /// The same of those behind an id. A suspect is one here too: at most one, if `suspects`; those
-    /// that are passed over stay parked. Gives the last one that it has looked at, if others are
-    /// left.
+    /// The same for jobs behind an id. A parked job may be a suspect too: at most one is taken, if
+    /// `suspects`. A job that is skipped stays parked. Returns the last job that was examined, if
+    /// others are left.
     fn take_parked_behind(
         &mut self,
         tx: &mut Tx<'_>,
@@ -202,7 +203,7 @@ impl Admission {
                 continue;
             }
             let waiting = tx.sql(ADMIT_PARKED)?.query_row(params![queue.key, id, PARKED], Waiting::read).optional()?;
-            // An entry without its job goes as well.
+            // An entry without a job is removed as well.
             if let Some(waiting) = waiting {
                 if !self.has_room_for(&waiting) {
                     is_full = true;
@@ -219,7 +220,7 @@ impl Admission {
         Ok(last)
     }
 
-    /// Whether this job may be next: then it is counted, and has to be given to `admit`.
+    /// Whether this job may be next. If so, it is counted, and has to be passed to `admit`.
     fn has_room_for(&mut self, waiting: &Waiting) -> bool {
         let bytes = self.bytes + waiting.envelope.len();
         self.full |= bytes > MAX_BYTES && !self.empty;
@@ -230,7 +231,7 @@ impl Admission {
         true
     }
 
-    /// Makes a job active that was looked at.
+    /// Makes a checked job active.
     fn admit(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, waiting: Waiting) -> Result<(), Failed> {
         /// Makes a job active: its receipt is its place.
         const ADMIT: &str = "UPDATE queue_jobs SET state = ?3, rank = ?4, pos = ?5 WHERE queue = ?1 AND id = ?2";
@@ -240,7 +241,7 @@ impl Admission {
             _ => None,
         };
         let Some(id) = id else {
-            // Its place in this turn is for another one.
+            // Its place in this turn is free for another job.
             self.left += 1;
             return end::repair(tx, queue, &stored);
         };

@@ -1,9 +1,9 @@
-//! Aging: jobs that wait rise. A row of `queue_rising` says when a job rises by a priority that is
-//! ready, and which priority it has come to. The place of a job that has risen is one of that
-//! priority; the column `priority` keeps its own.
+//! Aging raises the priority of waiting jobs. A row of `queue_rising` has the time at which a ready
+//! job rises by one priority, and the priority that it has reached. The place of a risen job is one
+//! of that priority; the column `priority` keeps its own.
 //!
-//! The row is written when the job comes into the line, and goes when it is claimed or taken out.
-//! One that another program has left is dropped when it is due.
+//! The row is written when the job joins the line, and deleted when the job is claimed or removed.
+//! A row that another program has left is deleted when it is due.
 
 use rusqlite::{OptionalExtension, ToSql, params, types::Value};
 
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// What is said of aging in a queue, as it is stored.
+/// The stored aging rule of a queue.
 pub(crate) fn stored(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<u8>> {
     const STORED: &str = "SELECT stored FROM queue_aging WHERE queue = ?1";
     if !tx.aged() {
@@ -29,7 +29,7 @@ pub(crate) fn stored(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<u8>
     Ok(tx.sql(STORED)?.query_row([queue.key], |row| row.get::<_, Vec<u8>>(0)).optional()?.unwrap_or_default())
 }
 
-/// A job that comes to a place of the line rises from now on.
+/// Starts the aging of a job that joins the line at a place.
 pub(super) fn start_aging(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), place: i64) -> rusqlite::Result<()> {
     const SET_OUT: &str = "INSERT OR REPLACE INTO queue_rising (queue, id, at, place, level)
                            SELECT queue, id, ?3, ?4, priority FROM queue_jobs WHERE queue = ?1 AND id = ?2";
@@ -37,7 +37,7 @@ pub(super) fn start_aging(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Si
     tx.sql(SET_OUT)?.execute(params![queue.key, id, after(tx.now, every), place]).map(drop)
 }
 
-/// A job is not ready any more.
+/// Ends the aging of a job that is no longer ready.
 pub(super) fn stop_aging(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
     const REST: &str = "DELETE FROM queue_rising WHERE queue = ?1 AND id = ?2";
     if tx.aged() {
@@ -46,7 +46,7 @@ pub(super) fn stop_aging(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Siz
     Ok(())
 }
 
-/// When a job rises that is ready and no suspect.
+/// When a ready job rises next. A suspect does not rise.
 pub(crate) fn rises(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Option<i64>> {
     const RISES: &str = "SELECT at FROM queue_rising WHERE queue = ?1 AND id = ?2 AND level > 0";
     if !tx.aged() {
@@ -63,11 +63,11 @@ struct Riser {
     may: bool,
 }
 
-/// Jobs that have waited for long enough rise by one priority, and stand behind those that have it
-/// already: as many as may become due at once.
+/// Raises jobs that have waited for one interval of aging by one priority, to the end of that
+/// priority. One call raises at most as many jobs as may become due at once.
 pub(crate) fn rise(tx: &mut Tx<'_>, queue: &Queue<'_>) -> Result<(), Failed> {
-    /// Jobs that rise: those of one time in the order in which they stand. With the state and the
-    /// crashes of the job.
+    /// Jobs that rise, with the state and the crashes of each. Jobs of the same time rise in the
+    /// order of their places.
     const DUE: &str = "SELECT rising.id, rising.at, rising.level, job.state, ifnull(job.crashes, 0) FROM queue_rising AS rising \
         LEFT JOIN queue_jobs AS job ON job.queue = rising.queue AND job.id = rising.id \
         WHERE rising.queue = ?1 AND rising.at <= ?2 ORDER BY rising.at, rising.place LIMIT ?3";
@@ -81,7 +81,7 @@ pub(crate) fn rise(tx: &mut Tx<'_>, queue: &Queue<'_>) -> Result<(), Failed> {
         let read = |row: &rusqlite::Row<'_>| {
             let (at, level, crashes): (i64, i64, u32) = (row.get(1)?, row.get(2)?, row.get(4)?);
             let state = row.get::<_, Option<i64>>(3)?.and_then(|state| row::state(state).ok());
-            // A suspect stands before all others.
+            // A suspect is served before all other jobs, so it does not rise.
             Ok(Riser { id: row.get(0)?, at, level, may: state == Some(JobState::Ready) && crashes == 0 && level > 0 })
         };
         let due: Vec<Riser> = tx.sql(DUE)?.query_map(params![queue.key, tx.now, Unsigned(left)], read)?.collect::<rusqlite::Result<_>>()?;

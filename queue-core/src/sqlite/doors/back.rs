@@ -1,4 +1,4 @@
-//! The door `back`: a job waits again.
+//! The door `back`: a job returns to a waiting state.
 //!
 //! | function | place | changes besides | hint |
 //! |---|---|---|---|
@@ -14,9 +14,9 @@
 //! | [`requeue`] | tail of the line, out of `dead`, `cancelled` or `expired` | all that counts or describes failures, the expiry; `requeued`, what is counted of the dead and the kept | now |
 //! | [`repair`], [`mend`] | an end of the line; where its state says | nothing | none |
 //!
-//! All but `requeue` and `mend` ask for the job's key again: if a younger job has it, the job ends
-//! as `cancelled`. All leave envelope, priority and digest. The jobs that were active have passed
-//! [`settle`](super::settle) before.
+//! All except `requeue` and `mend` acquire the job's key again. If a younger job has it, this job
+//! ends as `cancelled`. None of them changes envelope, priority or digest. Jobs that were active
+//! have passed [`settle`](super::settle) before.
 
 use std::time::Duration;
 
@@ -43,22 +43,21 @@ use crate::{
     },
 };
 
-/// When a parked job is buried that waits for a worker that knows its task: a time that is in no
-/// clock.
+/// The time at which a parked job is buried if it waits for a worker that knows its task: never.
 const NEVER: i64 = 1 << 52;
 
-/// After a failure or crash that may be tried again.
+/// After a failure or a crash with a retry.
 pub(crate) fn retry(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, delay: Duration) -> Result<(), Failed> {
     later(tx, queue, job, RETRY, delay)
 }
 
-/// The handler asked for another run later.
+/// The handler has requested another run later.
 pub(crate) fn snooze(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, delay: Duration) -> Result<(), Failed> {
     snoozed(tx, queue, &job, 1)?;
     later(tx, queue, job, SCHEDULED, delay)
 }
 
-/// Counts a snooze, or a rate limit.
+/// Counts a snooze or a rate limit.
 fn snoozed(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, more: u64) -> Result<(), Failed> {
     const SNOOZE: &str = "UPDATE queue_jobs SET snoozes = min(snoozes + ?3, 9007199254740992) WHERE queue = ?1 AND id = ?2";
     tx.sql(SNOOZE)?.execute(params![queue.key, job.id(), more.cast_signed()])?;
@@ -66,8 +65,9 @@ fn snoozed(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, more: u64) -> 
     Ok(())
 }
 
-/// A service that the job calls has had enough for so long: the limit waits, or if the job has none
-/// its group, and the job before its others. Without both it waits alone.
+/// A service that the job calls is rate-limited for this delay. The job's limit is closed, or
+/// without a limit its group is paused, and the job goes to the head of its line. Without a limit
+/// and a group, only the job waits.
 pub(crate) fn limited(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, delay: Duration, name: Option<&str>) -> Result<(), Failed> {
     let until = tx.due_after(delay);
     let closed = match job.id {
@@ -86,7 +86,7 @@ pub(crate) fn limited(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, 
     Ok(())
 }
 
-/// The job starts over, as if it had been enqueued with this delay.
+/// Starts a job over, as if it had been enqueued with this delay.
 pub(crate) fn repeat(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, delay: Duration) -> Result<(), Failed> {
     const ANEW: &str = "UPDATE queue_jobs SET attempts = 0, snoozes = iif(snoozes & ?3, 0, ?3), returns = 0, returned = NULL, failures = NULL \
         WHERE queue = ?1 AND id = ?2";
@@ -101,14 +101,14 @@ pub(crate) fn repeat(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, d
     Ok(())
 }
 
-/// Counts that a run was stopped because its worker stops.
+/// Counts a run that ended because its worker stopped.
 pub(crate) fn count_return(tx: &Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>) -> Result<(), Failed> {
     const RETURN: &str = "UPDATE queue_jobs SET returns = min(returns + 1, 4294967295), returned = ?3 WHERE queue = ?1 AND id = ?2";
     tx.sql(RETURN)?.execute(params![queue.key, job.id(), tx.now])?;
     Ok(())
 }
 
-/// A job that was not run, or whose run ended for a reason outside of the job.
+/// Returns a job that was not run, or whose run ended for an external reason.
 pub(crate) fn return_to_head(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, by_holder: bool) -> Result<(), Failed> {
     tx.count(queue.key, "returned", i64::from(by_holder));
     let Some(job) = keys::asked(tx, queue, job)? else { return Ok(()) };
@@ -117,7 +117,7 @@ pub(crate) fn return_to_head(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leavin
     Ok(())
 }
 
-/// Until a lane comes that knows its task, of a release that has not failed to read the job.
+/// Parks a job until a lane knows its task and has a release that has not failed to read the job.
 pub(crate) fn park(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, task: &str) -> Result<(), Failed> {
     let Some(mut job) = keys::asked(tx, queue, job)? else { return Ok(()) };
     let unreadable = job.unreadable.take();
@@ -138,15 +138,15 @@ fn enter(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, task: &str, unrea
     Ok(())
 }
 
-/// The same because the task is paused, before the job has started: no notification is needed, and
+/// The same before the start of the job, because its task is paused. No notification is needed, and
 /// the job keeps its key.
 pub(crate) fn aside(tx: &mut Tx<'_>, queue: &Queue<'_>, mut job: Leaving<'_>, task: &str) -> Result<(), Failed> {
     let unreadable = job.unreadable.take();
     enter(tx, queue, job, task, unreadable)
 }
 
-/// The same for a job that this release cannot read. The sweep buries it so long after the first
-/// release that could not.
+/// The same for a job that this release cannot read. The sweep buries the job when this time has
+/// passed since the first release failed to read it.
 pub(crate) fn unreadable(
     tx: &mut Tx<'_>,
     queue: &Queue<'_>,
@@ -166,13 +166,13 @@ pub(crate) fn unreadable(
     park(tx, queue, job, task)
 }
 
-/// A parked job that no release has failed to read is not buried, whatever its place says.
+/// A parked job that no release has failed to read is not buried, even if its place has a time.
 pub(super) fn keep_parked(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> Result<(), Failed> {
     tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, PARKED, NEVER])?;
     Ok(())
 }
 
-/// An operator requeues a job that is dead, or that has ended without a run.
+/// An operator requeues a dead, cancelled or expired job.
 pub(crate) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<Changed, Failed> {
     /// An ended job starts again without an expiry, in the same round. Its place is for
     /// `ready_push.sql`.
@@ -202,21 +202,20 @@ pub(crate) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Resu
     Ok(Changed::Yes)
 }
 
-/// A job that was found where no query finds it.
+/// Repairs a job in a place that no query finds.
 pub(crate) fn repair(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, end: End) -> Result<(), Failed> {
     let Some(job) = keys::asked(tx, queue, job)? else { return Ok(()) };
     Ok(ready::push(tx, queue, &job.arrives(), end)?)
 }
 
-/// A job whose state can be believed, but not its place in it.
+/// Repairs a job with a valid state and an invalid rank.
 pub(crate) fn reset_rank(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlite::Result<()> {
-    /// Gives a job the rank that its state asks for, where another program has written something
-    /// else.
+    /// Sets the rank that the state requires. Another program has written a different one.
     const RESET: &str = "UPDATE queue_jobs SET rank = 0 WHERE queue = ?1 AND id = ?2";
     tx.sql(RESET)?.execute(params![queue.key, id]).map(drop)
 }
 
-/// A job that waits beside the line for its time.
+/// A job that waits for its time outside of the line.
 fn later(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, state: i64, delay: Duration) -> Result<(), Failed> {
     let Some(job) = keys::asked(tx, queue, job)? else { return Ok(()) };
     let id = job.arrives();

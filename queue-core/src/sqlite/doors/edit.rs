@@ -1,8 +1,8 @@
-//! Edits: a waiting job becomes what an operator requests, if it is as it was seen. Nothing is
-//! written before everything has been looked at.
+//! Edits: a waiting job becomes what an operator requests, if it has not changed since it was read.
+//! All checks precede the first write.
 //!
-//! What is given back and taken with it: the [key](keys), the line of an ordered group, the place
-//! in the line. A job whose place does not change keeps it.
+//! An edit may release and acquire the [key](keys), the line of an ordered group, and the place in
+//! the line. A job whose place does not change keeps it.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// A job as it is.
+/// The present state of a job.
 struct Own {
     state: i64,
     envelope: Vec<u8>,
@@ -65,8 +65,8 @@ pub(crate) fn edit(tx: &mut Tx<'_>, queue: &Queue<'_>, request: &EditJob) -> Res
     };
     let leaving = if leaves { Some(ready::leave(tx, queue, id, own.state)?) } else { None };
     if leaves {
-        // Beside the line at first, until all is noted of it: at a time by which the triggers for
-        // watchers know where it was.
+        // The job is scheduled until its new data is stored. Its time tells the triggers for
+        // watchers its old state.
         tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, SCHEDULED, -1 - own.state])?;
         groups::review_of(tx, queue, id)?;
     } else if let Some(at) = request.at_ms.filter(|_| retimes) {
@@ -103,20 +103,20 @@ fn own(tx: &Tx<'_>, queue: &Queue<'_>, request: &EditJob) -> Result<Option<Own>,
     Ok(Some(own))
 }
 
-/// Whether a job is as it was seen, but for its time.
+/// Whether a job is as it was read, apart from its time.
 fn is_seen(own: &Own, seen: &SeenJob) -> bool {
     own.envelope == seen.envelope && own.priority == i64::from(seen.priority.number()) && own.group == seen.group
 }
 
-/// Its group and its limits as those of a new job.
+/// The requested group and limits, in the form of a new job.
 fn wanted(request: &EditJob) -> NewJob {
     let mut job = NewJob::new(request.id.clone(), Vec::new());
     (job.group, job.limits) = (request.group.clone(), request.limits.clone());
     job
 }
 
-/// A job that stands in no line gets another group, or other limits. It may block the line of the
-/// group that it leaves.
+/// Changes the group or the limits of a job that is in no line. The job may block the line of its
+/// old group.
 fn regroup(tx: &mut Tx<'_>, queue: &Queue<'_>, own: &Own, wanted: &NewJob) -> Result<(), Failed> {
     let id = wanted.id.as_bytes();
     if own.group == wanted.group && own.group.is_some() {
@@ -127,7 +127,7 @@ fn regroup(tx: &mut Tx<'_>, queue: &Queue<'_>, own: &Own, wanted: &NewJob) -> Re
     Ok(groups::note(tx, queue, wanted)?)
 }
 
-/// The job waits again, at the tail of its line or for its time.
+/// Lets the job wait again, at the tail of its line or for its time.
 fn arrive(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, own: &Own, at: i64) -> Result<(), Failed> {
     const READABLE: &str = "UPDATE queue_jobs SET note = NULL WHERE queue = ?1 AND id = ?2";
     let id = job.arrives();

@@ -1,5 +1,5 @@
-//! The door `end`: a job has come to its end, or its record has. What a job holds is given back
-//! here.
+//! The door `end`: a job ends, or its record is removed. An ending releases everything that the job
+//! holds.
 //!
 //! | function | end | changes besides |
 //! |---|---|---|
@@ -14,9 +14,9 @@
 //! | [`evict_dead`], [`evict_kept`], [`trim`] | gone: the oldest records of a final state | `dead_evicted` |
 //! | [`forget`] | remembered ids | nothing |
 //!
-//! All give the job's key back, and the line of its group: see [`keys`] and [`groups`]. The
-//! broker's own counters (`.kept`, `.kept_bytes`, `.dead_bytes`, `.remembered`) follow each of
-//! them.
+//! All of them release the job's key and the line of its group: see [`keys`] and [`groups`]. They
+//! also update the broker's internal counters (`.kept`, `.kept_bytes`, `.dead_bytes`,
+//! `.remembered`).
 
 use std::time::Duration;
 
@@ -45,8 +45,8 @@ use crate::{
     },
 };
 
-/// Acks a job that leaves nothing, with a made id and without watchers: the common case, through
-/// both doors in one statement. False: its receipt does not stand.
+/// Acks a job that leaves no record, has a generated id and is not watched. This is the common
+/// case, and one statement passes both doors. False: its receipt is not valid.
 pub(crate) fn acked(tx: &mut Tx<'_>, queue: &Queue<'_>, receipt: Receipt, id: &[u8]) -> Result<bool, Failed> {
     let gone = tx.sql(sql!("end_acked.sql"))?.execute(params![queue.key, id, ACTIVE, receipt.lane, receipt.claim])?;
     if gone == 0 {
@@ -74,7 +74,7 @@ fn note_end_and_notify(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, ho
     }
 }
 
-/// How a job is kept that is done.
+/// How a done job is kept.
 pub(crate) struct Kept<'a> {
     pub(crate) keep: Duration,
     pub(crate) result: Option<&'a [u8]>,
@@ -100,12 +100,12 @@ pub(crate) fn done(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, kept: O
     groups::leave(tx, queue, &id, false)?;
     tx.count(queue.key, ".kept", 1);
     tx.count(queue.key, ".kept_bytes", bytes);
-    // Two go for one that comes, so that a lowered limit is reached.
+    // Deletes two records for each one that is added, until a lowered limit is met.
     trim(tx, queue, limits, 2)?;
     Ok(())
 }
 
-/// The job is a dead letter.
+/// Makes the job a dead letter.
 pub(crate) fn bury(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, reason: BuryReason) -> Result<(), Failed> {
     /// Makes a dead letter of a job. Gives its bytes.
     const BURY: &str = "UPDATE queue_jobs SET state = ?3, rank = 0, pos = ?4, ended = ?4, note = ?5 \
@@ -120,10 +120,10 @@ pub(crate) fn bury(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, reason:
     Ok(())
 }
 
-/// Buries parked jobs that no release has read within their time, at most `items`. Returns their
-/// ids, and how many jobs it has examined.
+/// Buries at most `items` parked jobs that no release could read in time. Returns their ids, and
+/// how many jobs it has examined.
 pub(crate) fn bury_unreadable(tx: &mut Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(Vec<JobId>, usize), Failed> {
-    /// Parked jobs whose time is over to be read by a release: id, note, envelope.
+    /// Parked jobs whose time to be read has passed: id, note, envelope.
     const UNREADABLE: &str =
         "SELECT id, note, envelope FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = 0 AND pos <= ?3 ORDER BY pos LIMIT ?4";
     let over: Vec<(Value, Option<Text>, Vec<u8>)> = tx
@@ -151,7 +151,7 @@ pub(crate) fn bury_unreadable(tx: &mut Tx<'_>, queue: &Queue<'_>, items: usize) 
     Ok((buried, looked))
 }
 
-/// The job was cancelled.
+/// Cancels the job.
 pub(crate) fn cancelled(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, note: Option<&str>) -> Result<(), Failed> {
     note_end_and_notify(tx, queue, &job, "cancelled")?;
     unwanted(tx, queue, job, CANCELLED, note)?;
@@ -159,7 +159,7 @@ pub(crate) fn cancelled(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, no
     Ok(())
 }
 
-/// The job came too late to be of use.
+/// The job was not started before its expiry.
 pub(crate) fn expired(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>) -> Result<(), Failed> {
     note_end_and_notify(tx, queue, &job, "expired")?;
     unwanted(tx, queue, job, EXPIRED, None)?;
@@ -190,7 +190,7 @@ pub(crate) fn delete(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>) -> Re
     Ok(forget_one(tx, queue, &id)?)
 }
 
-/// An operator removes the record of a job that has ended.
+/// An operator removes the record of an ended job.
 pub(crate) fn delete_record(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], state: i64, bytes: i64) -> Result<(), Failed> {
     remove(tx, queue, id, state, bytes)?;
     Ok(forget_one(tx, queue, id)?)
@@ -203,32 +203,32 @@ pub(crate) struct Before {
     pub(crate) bytes: i64,
 }
 
-/// The record of a cancelled or expired job gives way to a new one of its id.
+/// A new job replaces the record of a cancelled or expired job with the same id.
 pub(crate) fn replace_record(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], Before { state, bytes }: Before) -> Result<(), Failed> {
     remove(tx, queue, id, state, bytes)
 }
 
-/// A row with an invalid id: it cannot be finished.
+/// Removes a row with an invalid id: such a job could not be ended.
 pub(super) fn repair(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &Value) -> Result<(), Failed> {
     gone(tx, queue, id)?;
     repaired(tx, queue, 1);
     Ok(())
 }
 
-/// Counts what the auditor has repaired, whatever it was.
+/// Counts the repairs of the auditor.
 pub(crate) fn repaired(tx: &mut Tx<'_>, queue: &Queue<'_>, damages: usize) {
     tx.count(queue.key, "repaired", i64::try_from(damages).unwrap_or(i64::MAX));
 }
 
-/// Removes dead letters from the oldest on, at most `items`: those that died until then, and more
-/// while they are more than `bytes` bytes.
+/// Removes at most `items` dead letters, the oldest first: those that died until then, and more
+/// while they exceed `bytes` bytes.
 pub(crate) fn evict_dead(tx: &mut Tx<'_>, queue: &Queue<'_>, until: i64, bytes: i64, items: usize) -> Result<usize, Failed> {
     let evicted = evict(tx, queue, DEAD, items, |tx, died| Ok(died <= until || tx.counter(queue.key, ".dead_bytes")? > bytes))?;
     tx.count(queue.key, "dead_evicted", i64::try_from(evicted).unwrap_or(i64::MAX));
     Ok(evicted)
 }
 
-/// Removes records that were to be kept until now, at most `items` of each state.
+/// Removes records whose retention has expired, at most `items` of each state.
 pub(crate) fn evict_kept(tx: &mut Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<usize, Failed> {
     let mut evicted = 0;
     for state in [DONE, CANCELLED, EXPIRED] {
@@ -266,8 +266,8 @@ fn oldest(tx: &Tx<'_>, queue: &Queue<'_>, state: i64) -> rusqlite::Result<Option
     tx.sql(OLDEST)?.query_row(params![queue.key, state], read).optional()
 }
 
-/// Removes the first records of a final state, at most `items`, for as long as `goes` says so of
-/// their `pos`.
+/// Removes at most `items` records of a final state, the first ones while `goes` is true for their
+/// `pos`.
 fn evict(
     tx: &mut Tx<'_>,
     queue: &Queue<'_>,
@@ -287,7 +287,7 @@ fn evict(
     Ok(removed)
 }
 
-/// Forgets at most `items` remembered ids that are as old as that, and at most `items` more while
+/// Forgets at most `items` remembered ids that are older than that, and at most `items` more while
 /// there are more than `most`.
 pub(crate) fn forget(tx: &mut Tx<'_>, queue: &Queue<'_>, until: i64, most: i64, items: usize) -> Result<usize, Failed> {
     /// Removes old remembered ids.
@@ -305,7 +305,7 @@ pub(crate) fn forget(tx: &mut Tx<'_>, queue: &Queue<'_>, until: i64, most: i64, 
     Ok(forgotten)
 }
 
-/// Remembers a given id whose job is done.
+/// Remembers the chosen id of a done job.
 fn remember(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, digest: i64) -> rusqlite::Result<()> {
     const REMEMBER: &str = "INSERT INTO queue_remembered (queue, id, digest, ended) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
     let new = tx.sql(REMEMBER)?.execute(params![queue.key, job.id(), digest, tx.now])?;
@@ -313,7 +313,7 @@ fn remember(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, digest: i64) 
     Ok(())
 }
 
-/// A given id may be used again.
+/// Allows a chosen id to be used again.
 pub(crate) fn forget_one(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
     const FORGET: &str = "DELETE FROM queue_remembered WHERE queue = ?1 AND id = ?2";
     let forgotten = tx.sql(FORGET)?.execute(params![queue.key, id])?;
@@ -321,7 +321,7 @@ pub(crate) fn forget_one(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + 
     Ok(())
 }
 
-/// Removes the record of a job that has ended, and takes it out of the broker's own counts.
+/// Removes the record of an ended job, and subtracts it from the broker's internal counters.
 fn remove(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), state: i64, bytes: i64) -> Result<(), Failed> {
     gone(tx, queue, id)?;
     if state == DEAD {

@@ -1,4 +1,4 @@
-//! What shares a commit, and what is undone.
+//! Tests of shared commits and of undone operations.
 
 use std::sync::mpsc as std_mpsc;
 
@@ -10,7 +10,7 @@ fn add(tx: &mut Tx<'_>, name: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Operations of one commit: they come while the first of them runs.
+/// Operations of one commit: they arrive while the first of them runs.
 async fn together(writer: &Writer, refused: impl Fn() -> Failed + Send + 'static) -> [Result<()>; 3] {
     let (begun, has_begun) = oneshot::channel();
     let (go, may_go) = std_mpsc::channel::<()>();
@@ -34,7 +34,7 @@ async fn together(writer: &Writer, refused: impl Fn() -> Failed + Send + 'static
         let third = writer.call(Commit::Synced, |tx| add(tx, "third"));
         let both = futures_util::future::join(second, third);
         tokio::pin!(both);
-        // Both are on their way after the first look at them.
+        // Both are sent after the first poll.
         assert!(futures_util::poll!(&mut both).is_pending());
         go.send(()).expect("the first waits");
         both.await
@@ -43,7 +43,7 @@ async fn together(writer: &Writer, refused: impl Fn() -> Failed + Send + 'static
     [first, second, third]
 }
 
-/// While one read is carried out, its caller commits something and reads it.
+/// While one read runs, its caller commits something and reads it.
 #[tokio::test]
 async fn a_read_sees_what_was_committed_before_it_was_asked_for() {
     let folder = tempfile::tempdir().expect("a folder");
