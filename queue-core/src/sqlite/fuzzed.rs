@@ -1,8 +1,8 @@
-//! What the project's own fuzzing reaches.
+//! The decoders of this broker, for the project's fuzzer.
 
 use super::doors::row;
 
-/// A job's failures, read for [`crate::__fuzz`].
+/// Decodes a job's failures, for [`crate::__fuzz`].
 pub(crate) fn failures(bytes: &[u8]) {
     let read = row::failures(Some(bytes));
     if let Err(error) = read {
@@ -10,7 +10,7 @@ pub(crate) fn failures(bytes: &[u8]) {
     }
 }
 
-/// What is wrong with a URL, for [`crate::__fuzz`].
+/// The problem of a URL, for [`crate::__fuzz`].
 pub(crate) fn url(text: &str) -> Option<String> {
     super::url::target(text).err().map(|error| error.to_string())
 }

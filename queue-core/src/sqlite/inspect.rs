@@ -130,7 +130,7 @@ impl Inspect for SqliteBroker {
 
     async fn remove_queue(&self, queue: &str) -> Result<Vec<String>> {
         check_queue(queue)?;
-        // What is over goes in bounded steps, before the rest.
+        // Expired rows are removed first, in bounded steps.
         loop {
             let name = queue.to_owned();
             if let Some(used) = self.writer().call(Commit::Synced, move |tx| remove_queue(tx, &name)).await? {
@@ -230,7 +230,7 @@ impl Inspect for SqliteBroker {
     }
 
     async fn audit_queues(&self, _: bool) -> Result<Vec<Damage>> {
-        // The list of the queues is the table that holds them.
+        // The table of the queues is also their list.
         Ok(Vec::new())
     }
 }
@@ -238,10 +238,11 @@ impl Inspect for SqliteBroker {
 /// Rows of a kind that are removed in one transaction.
 const STEP: usize = 2000;
 
-/// One step. What uses the queue, nothing if it is removed; `None`: another step is needed.
+/// One step. Returns what uses the queue, which is empty if the queue was removed; `None`: another
+/// step is needed.
 fn remove_queue(tx: &mut Tx<'_>, name: &str) -> std::result::Result<Option<Vec<String>>, Failed> {
-    // Without their answers, a relay would send its rows again. The leases of workers that have
-    // stopped are over. What programs have declared goes with them.
+    // Without the answers in these rows, a relay would enqueue its rows again. The leases of
+    // stopped workers have expired. Declarations of the code are removed with the queue.
     const USES: [(&str, &str); 9] = [
         ("jobs", "queue_jobs WHERE queue = ?1"),
         ("workers", "queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline > ?2"),
@@ -253,7 +254,7 @@ fn remove_queue(tx: &mut Tx<'_>, name: &str) -> std::result::Result<Option<Vec<S
         ("unique keys", "queue_keys WHERE queue = ?1 AND until > ?2"),
         ("outboxes", "queue_producers WHERE queue = ?1 AND substr(answers, 1, 1) IS X'FF'"),
     ];
-    // Lanes have no queue elsewhere.
+    // These tables have no column `queue`.
     const OF_LANES: [&str; 2] = ["queue_gone", "queue_leaving"];
     const LARGE: [(&str, &str); 3] = [("queue_remembered", "id"), ("queue_keys", "key"), ("queue_producers", "name")];
     let Some(queue) = tx.queue(name)? else { return Ok(Some(Vec::new())) };

@@ -1,10 +1,10 @@
 //! The embedded default: a SQLite file that several processes of one machine share.
 //!
-//! One writer thread per process owns the connection that writes, and commits together what
-//! gathered while the last commit ran: `BEGIN IMMEDIATE`, write-ahead log, `synchronous=FULL`.
-//! Reading has a thread and snapshots of its own. A doorbell wakes the other processes within
-//! milliseconds. The states and transitions are those of Redis, in the same order; the tables are
-//! described in `schema`.
+//! One writer thread per process owns the connection that writes. It commits together the
+//! operations that arrived during the last commit: `BEGIN IMMEDIATE`, write-ahead log,
+//! `synchronous=FULL`. Reads have their own thread and snapshots. A doorbell wakes the other
+//! processes within milliseconds. The states and transitions are those of Redis, in the same order;
+//! `schema` describes the tables.
 
 mod audit;
 mod backup;
@@ -65,16 +65,16 @@ pub(crate) use self::connection::url::url;
 
 /// A broker on a SQLite file, or in memory.
 pub struct SqliteBroker {
-    /// Nothing only while it is dropped.
+    /// `None` only while it is dropped.
     databases: Option<Databases>,
-    /// The thread of the connection that writes, and of the one that reads, where there is one.
+    /// The thread of the writer, and that of the reader if there is one.
     threads: Vec<JoinHandle<()>>,
     path: Option<PathBuf>,
     lost: Lost,
     durability: Durability,
     listeners: Listeners,
     io: IoThread,
-    /// What is wrong with the place of the file.
+    /// Problems with the location of the file.
     advice: Vec<Advice>,
     /// Dropped after the thread that listens.
     #[cfg(unix)]
@@ -83,23 +83,23 @@ pub struct SqliteBroker {
 
 struct Databases {
     writer: Writer,
-    /// The same as the writer, in memory: there a second connection would see another database.
+    /// The same as the writer for a database in memory, because a second connection would open
+    /// another database.
     reader: Writer,
 }
 
 impl SqliteBroker {
-    /// Opens the database of a `sqlite://` URL, and makes it if it is missing.
+    /// Opens the database of a `sqlite://` URL, and creates it if it is missing.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a URL or path that cannot be used, [`Error::Config`] for a file that
-    /// is no database or cannot be written, [`Error::SchemaTooNew`], [`Error::Unavailable`] when
+    /// is not a database or cannot be written, [`Error::SchemaTooNew`], [`Error::Unavailable`] when
     /// another process holds it.
     pub fn open(url: &str) -> Result<Arc<SqliteBroker>> {
         Self::at(url::target(url)?, Access::Make, Clock::default())
     }
 
-    /// Opens the database of a `sqlite://` URL, for those who look: where there is none, nothing is
-    /// made.
+    /// Opens the database of a `sqlite://` URL for inspection: a missing database is not created.
     ///
     /// # Errors
     /// Those of [`open`](Self::open), and [`Error::NoDatabase`].
@@ -107,7 +107,7 @@ impl SqliteBroker {
         Self::at(url::target(url)?, Access::Existing, Clock::default())
     }
 
-    /// Opens the database at a path, and makes it if it is missing.
+    /// Opens the database at a path, and creates it if it is missing.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
@@ -115,8 +115,8 @@ impl SqliteBroker {
         Self::open(&url::url(path.as_ref()))
     }
 
-    /// Opens a database in memory whose clock stands at this time until [`advance`](Self::advance)
-    /// moves it. It has no thread: a call is carried out by its caller. For tests.
+    /// Opens a database in memory whose clock shows this time until [`advance`](Self::advance)
+    /// moves it. It has no thread: callers run their own calls. For tests.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
@@ -124,7 +124,7 @@ impl SqliteBroker {
         Self::at(url::target("sqlite://:memory:")?, Access::Make, Clock::frozen(at))
     }
 
-    /// The same with a clock that shows this time now and runs as Tokio's does, which a test can
+    /// The same with a clock that shows this time now and runs like Tokio's clock, which a test can
     /// pause. Its tasks run in the runtime of its callers.
     ///
     /// # Errors
@@ -133,8 +133,8 @@ impl SqliteBroker {
         Self::at(url::target("sqlite://:memory:")?, Access::Make, Clock::running(at))
     }
 
-    /// Moves a [frozen](Self::frozen) clock forward, and lets those who wait look for work that is
-    /// due now.
+    /// Moves a [frozen](Self::frozen) clock forward, and lets waiting workers check for jobs that
+    /// are due now.
     pub fn advance(&self, by: Duration) {
         self.listeners.clock().advance(by);
         self.listeners.notify_all();
@@ -143,7 +143,7 @@ impl SqliteBroker {
     fn at(url::Target { path, durability }: url::Target, access: Access, clock: Clock) -> Result<Arc<SqliteBroker>> {
         let file = path.as_deref();
         let lost = Lost::default();
-        // Made first: the doorbell hangs at the file's canonical path.
+        // Opened first: the path of the doorbell is derived from the file's canonical path.
         let opened = connection::open(file, access, &lost)?;
         let ballast = match (file, access) {
             (None, _) => Ballast::none(),
@@ -222,8 +222,8 @@ impl SqliteBroker {
 impl Drop for SqliteBroker {
     fn drop(&mut self) {
         let Some(Databases { writer, reader }) = self.databases.take() else { return };
-        // One after the other: of two connections that close at once, each takes the other for one
-        // that goes on, and neither merges the log.
+        // One after the other: if two connections close at once, each assumes that the other stays
+        // open, and neither merges the log.
         drop(reader);
         let reading = self.threads.split_off(self.threads.len().min(1));
         reading.into_iter().for_each(|thread| drop(thread.join()));
@@ -238,10 +238,10 @@ impl fmt::Debug for SqliteBroker {
     }
 }
 
-/// Bytes that a task adds to the database with a report, about.
+/// The approximate number of bytes that a task adds to the database with a report.
 const REPORT_BYTES: usize = 512;
 
-/// So much a mark adds to the file.
+/// The number of bytes that a mark adds to the file.
 const MARK_BYTES: usize = 64;
 
 fn bounded(what: &'static str, items: usize) -> Result<()> {
@@ -263,7 +263,7 @@ impl Broker for SqliteBroker {
     }
 
     fn alarm(&self) -> Alarm {
-        // A thread does not wait by Tokio's clock.
+        // A thread does not use Tokio's clock.
         if self.listeners.clock().is_running() { Alarm::default() } else { Alarm::exact() }
     }
 
@@ -299,7 +299,7 @@ impl Broker for SqliteBroker {
 
     async fn condition(&self) -> Result<Condition> {
         let Some(path) = self.path.clone() else { return Ok(Condition::default()) };
-        // By the writer, so that it looks for its file, however idle it is.
+        // The writer runs this, so that it checks its file even when it is idle.
         let asked = self.writer().call(Commit::Soon, move |_| Ok(condition::condition(&path))).await;
         let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match lost {
@@ -317,12 +317,12 @@ impl Broker for SqliteBroker {
     }
 
     async fn has_work(&self, _: &str) -> Result<bool> {
-        // It would cost as much as a turn that finds nothing.
+        // A check would cost as much as a turn that finds nothing.
         Ok(true)
     }
 
     async fn extend(&self, lanes: &[Extend]) -> Vec<Result<Extended>> {
-        // All travel before the first is waited for, and so share a commit.
+        // All calls are sent before the first answer arrives, so they share a commit.
         let calls = lanes.iter().cloned().map(|lane| self.writer().call(Commit::Soon, move |tx| lease::extend(tx, &lane)));
         futures_util::future::join_all(calls).await
     }

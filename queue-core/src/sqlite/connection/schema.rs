@@ -2,9 +2,9 @@
 //!
 //! | table | holds |
 //! |---|---|
-//! | `queue_meta` | the schema number, and which features were ever used in the file |
+//! | `queue_meta` | the schema number, and the features that were ever used in the file |
 //! | `queue_queues` | a row per queue: pause flag, the counters of claims and registrations, both ends of `ready` |
-//! | `queue_jobs` | a row per job, whatever its state |
+//! | `queue_jobs` | a row per job in any state |
 //! | `queue_parked` | the parked jobs by task |
 //! | `queue_lanes` | a row per lane: sequence, last answer, deadline |
 //! | `queue_workers` | a row per worker with a lane: its record |
@@ -12,17 +12,17 @@
 //! | `queue_leaving` | a row per lane whose worker has stopped with running jobs |
 //! | `queue_gone` | jobs that were cancelled under a lane |
 //! | `queue_producers` | a row per producer: sequence, last answers |
-//! | `queue_keyed` | a row per job that was enqueued with a key: the key, and how it is held |
-//! | `queue_keys` | a row per key that is held: its holder, for how long, and the job that waits for it |
+//! | `queue_keyed` | a row per job that was enqueued with a unique key: the key, and its hold |
+//! | `queue_keys` | a row per key that a job holds: its holder, its hold time, and the job that waits for it |
 //! | `queue_grouped`, `queue_groups` | a row per job with a group; a row per group that has or had a line |
-//! | `queue_holders` | a row per job that runs and has a group |
+//! | `queue_holders` | a row per active job with a group |
 //! | `queue_rules`, `queue_virtual_times` | rules of groups; a row per queue with groups: its virtual time |
 //! | `queue_limits` | a row per limit: the declared and the set values |
-//! | `queue_limited`, `queue_chains` | a row per job with limits; a row per kind of such jobs that are ready |
-//! | `queue_slots`, `queue_rates`, `queue_wakes` | keys of limits: who holds them, their rates, when they have room |
-//! | `queue_aging`, `queue_rising` | a row per queue whose waiting jobs rise; a row per job that may, while it is ready and perhaps for longer |
-//! | `queue_remembered` | digests of given ids whose jobs are done |
-//! | `queue_counters` | counts of events since the queue exists |
+//! | `queue_limited`, `queue_chains` | a row per job with limits; a row per chain of such jobs that are ready |
+//! | `queue_slots`, `queue_rates`, `queue_wakes` | limit keys: their slots, their rates, and when they have room |
+//! | `queue_aging`, `queue_rising` | a row per queue with aging; a row per job that may rise, while it is ready and perhaps for longer |
+//! | `queue_remembered` | digests of chosen ids whose jobs are done |
+//! | `queue_counters` | counters of events since the queue was created |
 //! | `queue_places` | where bounded searches and cleanups of a queue continue, the sweeping worker, and the last reports of outboxes |
 //! | `queue_history` | a row per task and per minute or hour of a ring: its tally |
 //! | `queue_tasks` | a row per task with a history: the hour of its last report |
@@ -31,13 +31,13 @@
 //! | `queue_failures` | a row per failure pattern: its record |
 //! | `queue_schedules` | a row per schedule: its definition and state, and when it is due |
 //! | `queue_ticked` | jobs of schedules that have not ended |
-//! | `queue_watched` | jobs for whose end a caller waits, and until when |
+//! | `queue_watched` | jobs for whose end a caller waits, and the end of the wait |
 //! | `queue_followed`, `queue_transitions` | queues that a watcher follows or has followed, and the last transitions of their jobs |
 //! | `queue_progress` | progress and log lines that handlers have reported |
 //! | `queue_tags` | a row per tag of a job, by a digest of its name and value |
-//! | `queue_pauses` | who paused a queue, when, why and until when; and when pauses of groups end |
+//! | `queue_pauses` | the operator, time, reason and end of each pause of a queue or a task; the ends of pauses of groups |
 //! | `queue_operations` | operations on all matching jobs: the running one, and the last that have ended |
-//! | `queue_topics`, `queue_log` | a row per topic: how many entries were added, and its retention; a row per entry of its log |
+//! | `queue_topics`, `queue_log` | a row per topic: the number of added entries, and its retention; a row per entry of its log |
 //! | `queue_subscriptions` | a row per subscription: its cursor |
 //! | `queue_backfilled` | ids of jobs that a backfill or an operator created, for a day |
 //!
@@ -50,8 +50,8 @@
 //! | `ready`, a suspect | 1 | 0 | place in the line |
 //! | `scheduled`, `retry` | 2, 3 | 0 | when it is due |
 //! | `active` | 4 | the lane's row in `queue_lanes` | the claim number: together the receipt |
-//! | `parked` | 5 | 0 | when it is buried because releases could not read it; else 2^52 |
-//! | `done`, `cancelled`, `expired` | 6, 8, 9 | 0 | until when it is kept |
+//! | `parked` | 5 | 0 | when it is buried because releases could not read it; otherwise 2^52 |
+//! | `done`, `cancelled`, `expired` | 6, 8, 9 | 0 | the end of its retention |
 //! | `dead` | 7 | 0 | when it died |
 //! | `held` | 10 | 0 | when it is due, once its key is free |
 //! | `ready`, of a group | 11 | the line of its group | 56 bits of a number, and above them one more than the priority, or 0 for the job that blocks the line |

@@ -4,11 +4,11 @@
 //! before a job is moved: [`Admission::look`] returns whether a job may be next, and a refused job
 //! has not moved. Only then [`Admission::admit`] writes.
 //!
-//! | inputs | receipt (lane and claim number), how many jobs, how many bytes at most ([`MAX_BYTES`], except for a single job) |
+//! | inputs | receipt (lane and claim number), the most jobs, the most bytes ([`MAX_BYTES`], except for a single job) |
 //! |---|---|
-//! | changes | state, rank and pos of what is taken (its receipt); the entry of a parked job in `queue_parked` |
+//! | changes | state, rank and pos of each taken job (its receipt); the entry of a parked job in `queue_parked` |
 //! | leaves | attempts, crashes, snoozes, failures, envelope |
-//! | ends | a row whose id is none: another program's, which no worker could finish, and which would block the line |
+//! | ends | a row with an invalid id: another program wrote it, no worker could end it, and it would block the line |
 
 use rusqlite::{OptionalExtension, params, types::Value};
 

@@ -5,14 +5,14 @@
 //! | [`retry`] | `retry`, after a delay | nothing | then |
 //! | [`snooze`] | `scheduled`, after a delay | snoozes; `snoozed` | then |
 //! | [`repeat`] | tail of the line, or `scheduled` | attempts, snoozes and failures start over; `repeated` | then |
-//! | [`return_to_head`] | head of the line | `returned`, if its holder did it | now |
+//! | [`return_to_head`] | head of the line | `returned`, if its holder returned it | now |
 //! | [`count_return`] | none, before `return_to_head` | releases, the time of the last | none |
 //! | [`park`] | `parked` | an entry in `queue_parked` | now, for a lane that knows the task |
-//! | [`aside`] | `parked` | the same, of a job that was claimed and has not started | none |
+//! | [`aside`] | `parked` | the same, for a job that was claimed but not started | none |
 //! | [`unreadable`] | the same | the note, with the releases that could not read the job | now, for a lane of another release |
 //! | [`keep_parked`] | `parked` still, with no time at which it is buried | nothing | none |
-//! | [`requeue`] | tail of the line, out of `dead`, `cancelled` or `expired` | all that counts or describes failures, the expiry; `requeued`, what is counted of the dead and the kept | now |
-//! | [`repair`], [`mend`] | an end of the line; where its state says | nothing | none |
+//! | [`requeue`] | tail of the line, out of `dead`, `cancelled` or `expired` | all counters and failures, the expiry; `requeued`, the counters of dead and kept jobs | now |
+//! | [`repair`], [`mend`] | an end of the line; the place of its state | nothing | none |
 //!
 //! All except `requeue` and `mend` acquire the job's key again. If a younger job has it, this job
 //! ends as `cancelled`. None of them changes envelope, priority or digest. Jobs that were active

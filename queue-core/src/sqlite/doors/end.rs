@@ -4,13 +4,13 @@
 //! | function | end | changes besides |
 //! |---|---|---|
 //! | [`acked`] | gone, through `settle` as well | `done` |
-//! | [`done`] | gone, or `done` with its result for as long as it is kept | the id, if it was given, is remembered; `done` |
+//! | [`done`] | gone, or `done` with its result during its retention | a chosen id is remembered; `done` |
 //! | [`bury`], [`bury_unreadable`] | `dead` | `dead` |
-//! | [`cancelled`], [`expired`] | `cancelled`, `expired`, kept for a day; a given id is free | `cancelled`, `expired` |
+//! | [`cancelled`], [`expired`] | `cancelled`, `expired`, kept for a day; a chosen id may be used again | `cancelled`, `expired` |
 //! | [`delete`], [`delete_record`] | gone, its remembered id too | nothing |
-//! | [`replace_record`] | the record of a cancelled or expired job, when its id comes again | nothing |
-//! | all of these, in `note_end_and_notify` | | the schedule that has made the job notes its end, and who watches it hears of it |
-//! | [`repair`] | gone: a row whose id is none | `repaired` |
+//! | [`replace_record`] | the record of a cancelled or expired job, when its id is used again | nothing |
+//! | all of these, in `note_end_and_notify` | | the job's schedule records its end, and its watchers are notified |
+//! | [`repair`] | gone: a row with an invalid id | `repaired` |
 //! | [`evict_dead`], [`evict_kept`], [`trim`] | gone: the oldest records of a final state | `dead_evicted` |
 //! | [`forget`] | remembered ids | nothing |
 //!

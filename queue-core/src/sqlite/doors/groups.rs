@@ -1,17 +1,17 @@
-//! Groups: who may be served. The jobs of a group that are ready stand in a line of its own: the
-//! states `LINED`, and `LINED_SUSPECT` for suspects, with the number of the line as rank.
+//! Groups, and which of them may be served. The ready jobs of a group are in a line of their own:
+//! the states `LINED`, and `LINED_SUSPECT` for suspects, with the number of the line as rank.
 //!
 //! | table | a row |
 //! |---|---|
-//! | `queue_grouped` | a job with a group, for as long as the job or its record is there |
+//! | `queue_grouped` | a job with a group, while the job or its record exists |
 //! | `queue_groups` | a group that has or had a line: its virtual start, whether it is eligible ([`ELIGIBLE`], [`ELIGIBLE_SUSPECT`]), and the job that blocks its line if it is ordered |
-//! | `queue_holders` | a job that runs: the slots of a group are counted, and there is no counter |
-//! | `queue_rules` | what people have set: of a group, of all (`*`), or of plain jobs (`-`); and what code declares of all (`+`) |
+//! | `queue_holders` | an active job: the rows are the slots of its group, without a separate counter |
+//! | `queue_rules` | the rules that operators have set: of a group, of all groups (`*`), or of plain jobs (`-`); and the declared rule of all groups (`+`) |
 //! | `queue_virtual_times` | the virtual time of a queue, and the virtual start of its plain jobs |
 //!
-//! After each transition a group is eligible if it has a job that may start: [`review`] sees to it.
-//! A group with a suspect that may start is in doubt, too. The two are apart because a claim takes
-//! one suspect at most: a search for other jobs never meets suspects.
+//! After each transition, [`review`] updates whether a group is eligible, which means that it has a
+//! job that may start. A group with a suspect that may start is in doubt, too. The two are separate
+//! because a claim takes at most one suspect: a search for other jobs does not read suspects.
 
 use rusqlite::{OptionalExtension, ToSql, params, types::Value};
 
@@ -33,13 +33,13 @@ use crate::{
     },
 };
 
-/// A bit of `eligible`: the group has a job that may start, suspects left out.
+/// A bit of `eligible`: the group has a job that may start, apart from suspects.
 const ELIGIBLE: i64 = 1;
 
-/// Another one: it has a suspect that may start, limits apart.
+/// Another bit: the group has a suspect that may start if its limits have room.
 const ELIGIBLE_SUSPECT: i64 = 2;
 
-/// Numbers in a line run both ways from here.
+/// The numbers in a line grow and fall from here.
 const MIDDLE: i64 = 1 << 52;
 
 /// A row of `queue_groups`.
@@ -49,7 +49,7 @@ pub(super) struct Row {
     pub(super) front: Option<Vec<u8>>,
 }
 
-/// The group of a job, as it is stored.
+/// The stored group of a job.
 pub(crate) fn of(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<Option<Vec<u8>>> {
     const OF: &str = "SELECT name FROM queue_grouped WHERE queue = ?1 AND id = ?2";
     if !tx.grouped() {
@@ -58,7 +58,7 @@ pub(crate) fn of(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> 
     tx.sql(OF)?.query_row(params![queue.key, id], |row| row.get::<_, Vec<u8>>(0)).optional()
 }
 
-/// The group of a job, for people.
+/// The name of the group of a job.
 pub(crate) fn name_of(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Option<GroupName>> {
     Ok(of(tx, queue, id)?.and_then(|name| GroupName::of_stored(&name)))
 }
@@ -81,11 +81,11 @@ pub(crate) fn next(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Res
     tx.sql(NEXT)?.query_map(params![queue.key, Unsigned(most)], |row| row.get::<_, Vec<u8>>(0))?.collect()
 }
 
-/// Groups with a ready job, at most this number, whether they may be served or not: those with
-/// the first lines, and of those whose jobs have limits the first by name.
+/// At most this number of groups with a ready job, eligible or not: the first ones by line, and for
+/// jobs with limits the first ones by name.
 pub(crate) fn some_with_jobs(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Result<Vec<Vec<u8>>> {
-    /// Groups with jobs in their lines, at most some: from one line to the next, whatever else the
-    /// index has.
+    /// Some groups with jobs in their lines. The query searches for the next line that has a job,
+    /// so other entries of the index cost nothing.
     /// ?1 queue, ?2 state (in the line of a group), ?3 limit.
     const GROUPS_LINED: &str = "WITH RECURSIVE lines (line) AS ( \
             SELECT min(rank) FROM queue_jobs WHERE queue = ?1 AND state = ?2 \
@@ -94,7 +94,7 @@ pub(crate) fn some_with_jobs(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rus
             LIMIT ?3 \
         ) \
         SELECT groups.name FROM lines CROSS JOIN queue_groups AS groups ON groups.line = lines.line WHERE groups.queue = ?1";
-    /// Groups with jobs that have limits, at most some: from one name to the next.
+    /// Some groups with jobs that have limits. The query searches for the next name.
     const GROUPS_CHAINED: &str = "WITH RECURSIVE names (name) AS ( \
             SELECT min(name) FROM queue_chains WHERE queue = ?1 \
             UNION ALL SELECT (SELECT min(name) FROM queue_chains WHERE queue = ?1 AND name > names.name) FROM names \
@@ -119,12 +119,12 @@ pub(crate) fn line_of(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::
 }
 
 /// The first and the last place of the jobs of a priority in a line, except for the job that blocks
-/// it.
+/// the line.
 pub(crate) fn places_of(priority: i64) -> (i64, i64) {
     ((priority + 1) << 56, ((priority + 2) << 56) - 1)
 }
 
-/// The first jobs of a line, in the order in which they came; suspects last.
+/// The first jobs of a line in their order, suspects last.
 pub(crate) fn line(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], most: usize) -> rusqlite::Result<Vec<JobId>> {
     let Some(row) = row(tx, queue, name)? else { return Ok(Vec::new()) };
     let mut found = first_in_line(tx, queue, name, row.line, most)?;
@@ -140,12 +140,12 @@ pub(crate) fn is_ordered(rule: GroupRule) -> bool {
     rule.order == Some(GroupOrder::Ordered)
 }
 
-/// Whether the jobs of a group run one after the other.
+/// Whether the jobs of a group run in order, one at a time.
 pub(super) fn is_in_order(rule: GroupRule) -> bool {
     matches!(rule.order, Some(GroupOrder::Ordered | GroupOrder::SkipFailed))
 }
 
-/// The first jobs in the line of a group, whatever their limits are; suspects left out.
+/// The first jobs in the line of a group with or without limits, but no suspects.
 pub(super) fn first_in_line(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], line: i64, most: usize) -> rusqlite::Result<Vec<Vec<u8>>> {
     const FIRST: &str = "SELECT id FROM (
         SELECT * FROM (SELECT id, (pos >> 56) - 1 AS priority, pos & 0xffffffffffffff AS number FROM queue_jobs
@@ -153,7 +153,7 @@ pub(super) fn first_in_line(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], line: i
         UNION ALL SELECT job.id, chains.priority, job.pos FROM queue_chains AS chains
             CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.state = ?5 AND job.rank = chains.chain WHERE chains.queue = ?1 AND chains.name = ?2
     ) ORDER BY priority, number LIMIT ?6";
-    // Of each chain the first job alone is read.
+    // Only the first job of each chain is read.
     const ONE: &str = "SELECT id FROM (
         SELECT * FROM (SELECT id, (pos >> 56) - 1 AS priority, pos & 0xffffffffffffff AS number FROM queue_jobs
             WHERE queue = ?1 AND state = ?3 AND rank = ?4 ORDER BY pos LIMIT 1)
@@ -166,13 +166,13 @@ pub(super) fn first_in_line(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], line: i
     first.query_map(params![queue.key, name, LINED, line, CHAINED, Unsigned(most)], |row| row.get::<_, Vec<u8>>(0))?.collect()
 }
 
-/// How many jobs of a group run.
+/// The number of active jobs of a group.
 pub(crate) fn running(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<u64> {
     const RUNNING: &str = "SELECT count(*) FROM queue_holders WHERE queue = ?1 AND name = ?2";
     tx.sql(RUNNING)?.query_row(params![queue.key, name], |row| Unsigned::get(row, 0))
 }
 
-/// How many jobs stand in a line.
+/// The number of jobs in a line.
 pub(crate) fn depth(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<u64> {
     const DEPTH: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3";
     let Some(row) = row(tx, queue, name)? else { return Ok(0) };
@@ -183,7 +183,7 @@ pub(crate) fn depth(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Re
     Ok(depth + limits::depth(tx, queue, name)?)
 }
 
-/// How many more jobs of a group may start.
+/// The number of jobs of a group that may still start.
 pub(super) fn room(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], rule: GroupRule) -> rusqlite::Result<u64> {
     Ok(match (rule.paused, rule.cap) {
         (true, _) => 0,
@@ -201,7 +201,8 @@ pub(crate) fn is_full(tx: &Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> rusqlite:
     }
 }
 
-/// What the group of a job is allowed, and whether it is eligible. `None`: the job has no group.
+/// The state of a job's group: its cap, its running jobs and its line, and whether it is eligible.
+/// `None`: the job has no group.
 pub(crate) fn allowed(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<Option<(GroupLine, bool)>, Failed> {
     const HOLDERS: &str = "SELECT id FROM queue_holders WHERE queue = ?1 AND name = ?2 LIMIT ?3";
     let Some(stored) = of(tx, queue, id)? else { return Ok(None) };
@@ -222,13 +223,13 @@ pub(crate) fn allowed(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<Optio
     Ok(Some((line, row.is_some_and(|row| row.eligible & ELIGIBLE != 0))))
 }
 
-/// How many groups are eligible.
+/// The number of eligible groups.
 pub(crate) fn eligible(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<u64> {
     const COUNT_ELIGIBLE: &str = "SELECT count(*) FROM queue_groups WHERE queue = ?1 AND eligible & 1 AND name <> ?2";
     tx.sql(COUNT_ELIGIBLE)?.query_row(params![queue.key, limits::NO_GROUP], |row| Unsigned::get(row, 0))
 }
 
-/// Notes the group of a new job.
+/// Stores the group of a new job.
 pub(super) fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> rusqlite::Result<()> {
     const NOTE: &str = "INSERT OR REPLACE INTO queue_grouped (queue, id, name) VALUES (?1, ?2, ?3)";
     let Some(group) = limits::group_of(job) else { return Ok(()) };
@@ -237,10 +238,10 @@ pub(super) fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> rusqlite
     limits::note(tx, queue, job)
 }
 
-/// Puts a job that has a row at a place of the line of its group. False: it has no group.
+/// Puts a stored job at a place in the line of its group. False: it has no group.
 pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), pos: i64) -> rusqlite::Result<bool> {
-    /// Puts a job into the line of its group: among the suspects (12) if it has crashes, else (11)
-    /// by its priority, or before all if it blocks the line.
+    /// Puts a job into the line of its group: among the suspects (12) if it has crashes, and
+    /// otherwise by its priority (11), or before all others if it blocks the line.
     const READY_LINE: &str = "UPDATE queue_jobs SET state = 11 + (crashes > 0), rank = ?3, pos = CASE WHEN crashes > 0 \
             OR ?5 THEN 0 ELSE (priority + 1) << 56 END + ?4 \
         WHERE queue = ?1 AND id = ?2 RETURNING state";
@@ -274,7 +275,7 @@ pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized
     Ok(true)
 }
 
-/// Puts a job with limits into its chain. False: it is a suspect, which has none.
+/// Puts a job with limits into its chain. False: it is a suspect, which is not in a chain.
 fn chain(
     tx: &Tx<'_>,
     queue: &Queue<'_>,
@@ -294,8 +295,8 @@ fn chain(
     Ok(true)
 }
 
-/// Whether a job stands in a line, and its limits let it be looked at: as one that may be eligible,
-/// or as a suspect.
+/// Whether a job is in a line and its limits permit to examine it. The result is the bit for an
+/// eligible job or for a suspect.
 fn is_lined(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<i64> {
     const STATE: &str = "SELECT state FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     let state = tx.sql(STATE)?.query_row(params![queue.key, id], |row| row.get::<_, i64>(0)).optional()?;
@@ -307,7 +308,7 @@ fn is_lined(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<i64> 
     })
 }
 
-/// How a group may be served: [`ELIGIBLE`], [`ELIGIBLE_SUSPECT`], both or neither.
+/// The bits of a group: [`ELIGIBLE`], [`ELIGIBLE_SUSPECT`], both or none.
 fn may_start(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], row: &Row) -> rusqlite::Result<i64> {
     const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?4)
                        + 2 * EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?3 AND rank = ?4)";
@@ -349,7 +350,7 @@ pub(crate) fn review(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlit
     Ok(())
 }
 
-/// A job has changed its place: a chain may be left without a job, and its group is reviewed.
+/// A job has moved: an empty chain is removed, and its group is reviewed.
 pub(super) fn review_of(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
     let Some(name) = of(tx, queue, id)? else { return Ok(()) };
     if let Some(limited) = limits::of(tx, queue, id)? {
@@ -358,7 +359,7 @@ pub(super) fn review_of(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?
     review(tx, queue, &name)
 }
 
-/// A job that ran gives its slot back.
+/// Releases the slot of a job that ran.
 pub(crate) fn give_slot_back(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
     let Some(name) = of(tx, queue, id)? else { return Ok(()) };
     limits::give_slots_back(tx, queue, id)?;
@@ -373,7 +374,7 @@ fn free_slot(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], id: &(impl ToSql + ?Si
     Ok(tx.sql(GIVE)?.execute(params![queue.key, name, id])? > 0)
 }
 
-/// A job of a group has started: it has a slot, and perhaps the line.
+/// Starts a job of a group: it occupies a slot, and may block the line.
 pub(crate) fn start(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], id: &(impl ToSql + ?Sized), rule: GroupRule) -> rusqlite::Result<()> {
     const TAKE: &str = "INSERT OR IGNORE INTO queue_holders (queue, name, id) VALUES (?1, ?2, ?3)";
     const HOLD: &str = "UPDATE queue_groups SET front = ?3 WHERE queue = ?1 AND name = ?2";
@@ -385,8 +386,7 @@ pub(crate) fn start(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], id: &(impl ToSq
     Ok(())
 }
 
-/// A job has ended, and has its last place: it holds no line. `gone`: nor is it known to have a
-/// group.
+/// Unblocks the line that an ended job blocks. `gone`: the entry of its group is deleted as well.
 pub(super) fn leave(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), gone: bool) -> rusqlite::Result<()> {
     match of(tx, queue, id)? {
         Some(name) => leave_line(tx, queue, id, &name, gone),
@@ -394,7 +394,7 @@ pub(super) fn leave(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Size
     }
 }
 
-/// A job that ran has ended, and is gone: its slot is given back as well.
+/// The same for an active job that has ended without a record. Its slot is released as well.
 pub(super) fn ended(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<()> {
     let Some(name) = of(tx, queue, id)? else { return Ok(()) };
     limits::give_slots_back(tx, queue, id)?;
@@ -416,7 +416,8 @@ fn leave_line(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), na
     review(tx, queue, name)
 }
 
-/// Whether a job that is due again goes to the head of its line: where failures are skipped.
+/// Whether a job whose retry is due returns to the head of its line. It does if the order of its
+/// group skips failures.
 pub(super) fn goes_to_head(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlite::Result<bool> {
     match of(tx, queue, id)? {
         Some(name) => Ok(rule(tx, queue, &name)?.order == Some(GroupOrder::SkipFailed)),
@@ -424,12 +425,12 @@ pub(super) fn goes_to_head(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqli
     }
 }
 
-/// Forgets groups of which nothing is left, at most `items`. Groups that have jobs and are not
-/// eligible stay, and are passed over: it examines ten times as many groups, and the next sweep
-/// continues behind them. Returns how many it has removed, and whether more may be left.
+/// Removes at most `items` groups without remaining data. A group that has jobs but is not eligible
+/// is kept, and skipped. For this reason the call examines ten times as many groups, and the next
+/// sweep continues behind them. Returns how many it has removed, and whether more may be left.
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(usize, bool), Failed> {
-    /// groups that are not eligible whose start the virtual time has passed, behind one: the line,
-    /// the start, and whether the group has a job in its line.
+    /// Groups that are not eligible and whose start the virtual time has passed, behind a line: the
+    /// line, the start, and whether the group has a job in its line.
     const RESTED: &str = "SELECT line, start, EXISTS (SELECT 1 FROM queue_chains WHERE queue_chains.queue = ?1 \
             AND queue_chains.name = old.name) \
             OR EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = old.line) \
@@ -439,7 +440,8 @@ pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(usi
     const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state IN (?2, ?3, ?4, ?5, ?6))";
     const FORGET: &str = "DELETE FROM queue_groups WHERE line = ?1";
     const PLACE: &str = ".rested";
-    // Where nothing waits no group is ahead of any other. Jobs of full and paused groups wait, too.
+    // If no job waits, no group is ahead of another. The jobs of full and paused groups count as
+    // waiting.
     let waits: bool = tx.sql(WAITS)?.query_row(params![queue.key, READY, SUSPECT, LINED, LINED_SUSPECT, CHAINED], |row| row.get(0))?;
     let upto = if waits { virtual_time::read(tx, queue)?.0 } else { i64::MAX };
     let place = tx.place(queue.key, PLACE)?;

@@ -1,11 +1,11 @@
-//! Keys: at most one job holds each. Enqueue and `back` take a key; `admit`, for a job that holds
-//! it until it starts, and `end` give it back. Then the job gets it that is `held` for it, and
-//! waits in the line.
+//! Unique keys: each is held by at most one job. Enqueue and `back` acquire a key. `end` releases
+//! it, and `admit` releases it if the job holds it only until it starts. The key then passes to the
+//! job that is `held` for it, and that job waits in the line.
 //!
 //! | table | a row |
 //! |---|---|
-//! | `queue_keyed` | a job that was enqueued with a key, for as long as the job or its record is there |
-//! | `queue_keys` | a key that is held: by which job, until when if it is for a time (and for how long), and who is `held` for it |
+//! | `queue_keyed` | a job that was enqueued with a unique key, while the job or its record exists |
+//! | `queue_keys` | a key that a job holds: its holder, the end and the duration of its hold time, and the job that is `held` for it |
 
 use rusqlite::{OptionalExtension, ToSql, params};
 
@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// How `queue_keyed` names for how long a key is held.
+/// The names in `queue_keyed` for the hold of a key.
 const UNTIL_STARTED: &str = "started";
 const WITHIN: &str = "within";
 
@@ -64,15 +64,15 @@ fn keyed(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite
     tx.sql(KEYED)?.query_row(params![queue.key, id], read).optional()
 }
 
-/// The key of a job, for people.
+/// The key of a job.
 pub(crate) fn key_of(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Option<UniqueKey>> {
     Ok(keyed(tx, queue, id)?.and_then(|keyed| UniqueKey::from_bytes(&keyed.key)))
 }
 
-/// Who holds a key. What is held by no job that could hold it is free.
+/// The holder of a key. A key is free if its stored holder could not hold it.
 fn held(tx: &Tx<'_>, queue: &Queue<'_>, key: &[u8]) -> rusqlite::Result<Option<Held>> {
-    /// Who holds a key, who waits for it, and whether the holder can hold one: it is there, has not
-    /// ended, and is not held itself.
+    /// The holder of a key, the job that waits for it, and whether the holder is valid: it exists,
+    /// has not ended, and is not held itself.
     const KEYS_HELD: &str = "SELECT id, until, duration, (SELECT jobs.id FROM queue_jobs AS jobs WHERE jobs.queue = ?1 \
             AND jobs.id = queue_keys.next AND state = ?7), \
         EXISTS (SELECT 1 FROM queue_jobs AS jobs JOIN queue_keyed AS keyed ON keyed.queue = ?1 AND keyed.id = jobs.id \
@@ -90,7 +90,7 @@ fn held(tx: &Tx<'_>, queue: &Queue<'_>, key: &[u8]) -> rusqlite::Result<Option<H
     Ok(found.filter(|(held, lives)| held.until.map_or(*lives, |until| until > tx.now)).map(|(held, _)| held))
 }
 
-/// Who holds a key, for people.
+/// The holder of a key, for reports.
 pub(crate) fn holder(tx: &Tx<'_>, queue: &Queue<'_>, key: &UniqueKey) -> Result<Option<KeyHolder>, Failed> {
     let Some(held) = held(tx, queue, key.as_bytes())? else { return Ok(None) };
     let mut holder = KeyHolder::new(JobId::from_bytes(&held.id)?);
@@ -99,8 +99,8 @@ pub(crate) fn holder(tx: &Tx<'_>, queue: &Queue<'_>, key: &UniqueKey) -> Result<
     Ok(Some(holder))
 }
 
-/// An operator releases a key from the job that holds it: that job lacks it for a reason, until it
-/// waits again.
+/// Releases a key from the job that holds it, for an operator. The job lacks the key until it waits
+/// again, and the auditor accepts this.
 pub(crate) fn release(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &UniqueKey) -> Result<Option<KeyHolder>, Failed> {
     const TAKEN: &str = "UPDATE queue_keyed SET first = 0 WHERE queue = ?1 AND id = ?2 AND key = ?3";
     let holder = holder(tx, queue, key)?;
@@ -111,26 +111,26 @@ pub(crate) fn release(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &UniqueKey) -> Re
     Ok(holder)
 }
 
-/// Gives a free key to a job; jobs that wait for it continue to wait.
+/// Gives a free key to a job. Jobs that wait for the key continue to wait.
 fn give(tx: &Tx<'_>, queue: &Queue<'_>, key: &[u8], id: &(impl ToSql + ?Sized), duration: Option<i64>) -> rusqlite::Result<()> {
-    /// Gives a key to a job. Who waits for the key goes on waiting.
-    /// ?1 queue, ?2 key, ?3 id, ?4 until when, ?5 for how long: nothing unless it is for a time.
+    /// Gives a key to a job. Jobs that wait for the key continue to wait.
+    /// ?1 queue, ?2 key, ?3 id, ?4 the end of the hold time, ?5 its duration: nothing without a hold
+    /// time.
     const GIVE: &str = "INSERT INTO queue_keys (queue, key, id, until, duration) VALUES (?1, ?2, ?3, ?4, ?5) \
         ON CONFLICT DO UPDATE SET id = excluded.id, until = excluded.until, duration = excluded.duration";
     let until = duration.map(|duration| tx.now.saturating_add(duration));
     tx.sql(GIVE)?.execute(params![queue.key, key, id, until, duration]).map(drop)
 }
 
-/// Notes the key of a new job.
+/// Stores the key of a new job.
 fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, unique: &Unique) -> rusqlite::Result<()> {
-    /// Notes the key of a new job.
     const KEYS_NOTE: &str = "INSERT OR REPLACE INTO queue_keyed (queue, id, key, hold, first) VALUES (?1, ?2, ?3, ?4, ?5)";
     tx.note(Feature::Keys)?;
     let (key, hold) = (unique.key.as_bytes(), name(unique.hold));
     tx.sql(KEYS_NOTE)?.execute(params![queue.key, job.id.as_bytes(), key, hold, tx.now]).map(drop)
 }
 
-/// A job that was just stored takes its key, which is free.
+/// A job that was just stored acquires its key, which is free.
 pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, unique: &Unique) -> rusqlite::Result<()> {
     note(tx, queue, job, unique)?;
     let duration = match unique.hold {
@@ -140,8 +140,8 @@ pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, unique: &Un
     give(tx, queue, unique.key.as_bytes(), job.id.as_bytes(), duration)
 }
 
-/// What a new job is answered whose key another job holds. `at`: when it is due; `before`: the
-/// record of its id, if that gives way.
+/// The answer for a new job whose key another job holds. `at`: when it is due; `before`: the record
+/// with its id, if the new job replaces it.
 pub(crate) fn conflict(
     tx: &mut Tx<'_>,
     queue: &Queue<'_>,
@@ -186,7 +186,7 @@ pub(crate) fn conflict(
     Ok(Some(if held.next.is_some() { Enqueued::Buffered(id) } else { Enqueued::Replaced(id) }))
 }
 
-/// A job that has not started takes the time and the priority of another.
+/// Gives a job that has not started the time and the priority of another job.
 fn postpone(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], state: i64, job: &NewJob, at: i64) -> Result<(), Failed> {
     const PRIORITY: &str = "UPDATE queue_jobs SET priority = ?3 WHERE queue = ?1 AND id = ?2 AND priority <> ?3";
     let moves = tx.sql(PRIORITY)?.execute(params![queue.key, id, job.priority.number()])? > 0;
@@ -198,7 +198,8 @@ fn postpone(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], state: i64, job: &New
     Ok(())
 }
 
-/// A job that has not started waits until this time, or in the line if that is over.
+/// Lets a job that has not started wait until this time. If the time has passed, the job joins the
+/// line.
 fn wait_until(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], at: i64) -> rusqlite::Result<()> {
     limits::leave(tx, queue, id)?;
     if at > tx.now {
@@ -207,21 +208,22 @@ fn wait_until(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], at: i64) -> rusqlit
     } else {
         ready::push(tx, queue, id, End::Tail)?;
         groups::review_of(tx, queue, id)?;
-        // Not every way that leads here ends with it.
+        // Not every caller saves the queue.
         tx.save(queue)?;
     }
     tx.hint(queue.name, at);
     Ok(())
 }
 
-/// Takes the key of a job that comes back to wait. Gives the job that has it meanwhile.
+/// Acquires the key of a job that returns to a waiting state. Returns the job that has acquired it
+/// meanwhile.
 pub(crate) fn younger(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> Result<Option<JobId>, Failed> {
     const ANEW: &str = "UPDATE queue_keyed SET first = ?3 WHERE queue = ?1 AND id = ?2";
     let Some(Keyed { key, hold, .. }) = keyed(tx, queue, id)?.filter(|keyed| keyed.hold != WITHIN) else { return Ok(None) };
     tx.sql(ANEW)?.execute(params![queue.key, id, tx.now])?;
     match held(tx, queue, &key)? {
-        // A key that is held for a time is that of another declaration: it keeps nobody from being
-        // run again.
+        // The key with a hold time belongs to another declaration. It does not prevent a later run
+        // of this job.
         Some(Held { until: Some(_), .. }) => Ok(None),
         Some(held) if is_same(id, &held.id)? => Ok(None),
         Some(held) => Ok(Some(JobId::from_bytes(&held.id)?)),
@@ -243,7 +245,8 @@ fn is_same(id: &(impl ToSql + ?Sized), other: &[u8]) -> rusqlite::Result<bool> {
     Ok(value == rusqlite::types::ValueRef::Blob(other))
 }
 
-/// A job comes back to wait. `None`: a younger job has its key, and this one has ended.
+/// Acquires the key of a job that returns to a waiting state. `None`: a younger job has the key,
+/// and this one has ended.
 pub(super) fn asked<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'a>) -> Result<Option<Leaving<'a>>, Failed> {
     match younger(tx, queue, &job.id())? {
         None => Ok(Some(job)),
@@ -254,7 +257,7 @@ pub(super) fn asked<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'a>) ->
     }
 }
 
-/// A job that has started gives its key back if it holds it until then.
+/// Releases the key of a job that has started, if the job holds it only until then.
 pub(crate) fn started(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
     match keyed(tx, queue, id)? {
         Some(keyed) if keyed.hold == UNTIL_STARTED => give_back_of(tx, queue, id, &keyed.key),
@@ -262,8 +265,8 @@ pub(crate) fn started(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(
     }
 }
 
-/// A job that has ended returns its key, if it holds it and not for a time. `gone`: no record of
-/// the job stays.
+/// Releases the key of an ended job, unless the key has a hold time. `gone`: the job leaves no
+/// record.
 pub(super) fn give_back(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), gone: bool) -> Result<(), Failed> {
     const FORGET: &str = "DELETE FROM queue_keyed WHERE queue = ?1 AND id = ?2";
     let Some(keyed) = keyed(tx, queue, id)? else { return Ok(()) };
@@ -281,7 +284,7 @@ fn give_back_of(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), 
     Ok(())
 }
 
-/// A key has become free; the job that was held for it gets it.
+/// Releases a key. The job that was held for it gets it.
 pub(crate) fn free(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &[u8]) -> Result<(), Failed> {
     const FREE: &str = "DELETE FROM queue_keys WHERE queue = ?1 AND key = ?2 RETURNING next";
     let next: Option<Option<Vec<u8>>> = tx.sql(FREE)?.query_row(params![queue.key, key], |row| row.get(0)).optional()?;
@@ -291,7 +294,7 @@ pub(crate) fn free(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &[u8]) -> Result<(),
     }
 }
 
-/// A job that is held gets its key, which is free, and waits as others do.
+/// Passes a free key to the job that is held for it. The job then waits as others do.
 pub(crate) fn follow(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &[u8], id: &[u8]) -> Result<(), Failed> {
     const DUE: &str = "SELECT pos FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3";
     let due: Option<i64> = tx.sql(DUE)?.query_row(params![queue.key, id, HELD], |row| row.get(0)).optional()?;
@@ -302,8 +305,8 @@ pub(crate) fn follow(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &[u8], id: &[u8]) 
     Ok(())
 }
 
-/// A job that waits has another key, which is free: it gives the old one back, if it holds it, and
-/// takes the new one. One that was held for a time is held until the same time.
+/// Changes the key of a waiting job to one that is free. The job releases the old key if it holds
+/// it, and acquires the new one. A hold time keeps its end.
 pub(super) fn exchange(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], key: &UniqueKey) -> Result<(), Failed> {
     const NOTE: &str = "UPDATE queue_keyed SET key = ?3, first = iif(first = 0, ?4, first) WHERE queue = ?1 AND id = ?2";
     const STALE: &str = "DELETE FROM queue_keys WHERE queue = ?1 AND key = ?2";
@@ -318,14 +321,15 @@ pub(super) fn exchange(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], key: &Uniq
     Ok(give(tx, queue, key.as_bytes(), id, None)?)
 }
 
-/// A job that is held waits no longer.
+/// Ends the wait of a held job.
 pub(super) fn remove_held(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<()> {
     const UNHOLD: &str = "UPDATE queue_keys SET next = NULL WHERE queue = ?1 AND key = ?2 AND next = ?3";
     let Some(keyed) = keyed(tx, queue, id)? else { return Ok(()) };
     tx.sql(UNHOLD)?.execute(params![queue.key, keyed.key, id]).map(drop)
 }
 
-/// A job that is held for no job: it waits for the present holder of the key, or gets the key.
+/// Repairs a job that is held for a key without a holder: it waits for the present holder, or gets
+/// the key.
 pub(crate) fn repair_held(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
     const WAITS: &str = "UPDATE queue_keys SET next = ?3 WHERE queue = ?1 AND key = ?2 AND next IS NULL";
     let found = keyed(tx, queue, id)?;
@@ -345,19 +349,19 @@ pub(crate) fn repair_held(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Resu
     }
 }
 
-/// A waiting job takes its key, which is free.
+/// Acquires the free key of a waiting job.
 pub(crate) fn take_free_key(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
     younger(tx, queue, id).map(drop)
 }
 
-/// Removes at most `items` of the keys that were held for a time that has passed, and corrects a
-/// time that no clock could have set.
+/// Removes at most `items` keys whose hold time has passed. Corrects a hold time that is further
+/// ahead than its duration.
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<usize> {
-    /// Of the keys that are held for a time, those that end last: no clock could have set a time
-    /// beyond their duration.
+    /// Corrects the latest hold times: a correct clock never sets a time further ahead than the
+    /// duration.
     const CLAMP: &str = "UPDATE queue_keys SET until = ?2 + duration WHERE queue = ?1 AND until > ?2 + duration AND key IN \
         (SELECT key FROM queue_keys WHERE queue = ?1 AND until IS NOT NULL ORDER BY until DESC LIMIT ?3)";
-    /// Removes keys that were held for a time which is over.
+    /// Removes keys whose hold time has passed.
     const PRUNE: &str = "DELETE FROM queue_keys WHERE queue = ?1 AND key IN \
         (SELECT key FROM queue_keys WHERE queue = ?1 AND until IS NOT NULL AND until <= ?2 ORDER BY until LIMIT ?3)";
     tx.sql(CLAMP)?.execute(params![queue.key, tx.now, Unsigned(items)])?;

@@ -1,5 +1,5 @@
-//! The four doors and the line `ready`: every change of a job's place goes through one of them, and
-//! a job that is active leaves through two.
+//! The four doors and the line `ready`. Every change of a job's place goes through one of them, and
+//! a job that leaves `active` goes through two.
 //!
 //! ```text
 //!            ready ──────────► admit ──────────► settle ───┬──► end
@@ -8,29 +8,30 @@
 //!              └─────────────────── back ◄─────────────────┘
 //! ```
 //!
-//! | door | way | who passes it |
+//! | door | way | passing jobs |
 //! |---|---|---|
-//! | [`ready`] | into the line and along it; out of it without a run | enqueue, what has become due, cancel, delete |
+//! | [`ready`] | into the line; out of it without a run | enqueued and due jobs; cancel, delete |
 //! | [`admit`] | → `active` | the jobs that a turn claims: of the line, suspects, parked ones |
 //! | [`settle`] | out of `active` | every ending, reclaim, cancel, repair |
 //! | [`back`] | → `ready`, `scheduled`, `retry`, `parked` again | nack, snooze, repeat, release, park, reclaim, requeue, repair |
 //! | [`end`] | → `done`, `dead`, `cancelled`, `expired`, or gone | ack, bury, cancel, expire, delete, eviction, repair |
 //!
-//! [`edit`] lets a job that waits be another one, which may change its place: out of the line, and
-//! into it again.
+//! [`edit`] changes a waiting job. If its place changes, the job leaves the line and joins it
+//! again.
 //!
-//! [`keys`] knows which job holds which key: the doors take keys there, and give them back.
-//! [`watched`] knows who waits for the end of a job, [`transitions`] who follows a queue.
-//! [`groups`] knows which groups may be served, and [`rotation`] which group is next: slots of
-//! groups are taken and given back there. [`limits`] does the same for limits. [`tags`] is the
-//! index of the tags that jobs have.
+//! [`keys`] has the holders of unique keys: the doors acquire and release them there. [`watched`]
+//! has the callers that wait for the end of a job, and [`transitions`] the watchers of a queue.
+//! [`groups`] has the groups that may be served, and [`rotation`] selects the next one: slots of
+//! groups are acquired and released there. [`limits`] does the same for limits. [`tags`] is the
+//! index of tags.
 //!
-//! No other code writes the column `state` of `queue_jobs`, the rows and counters that go with it,
-//! or a place in the line: a test of this module reads the sources. So a feature that holds
-//! something for a job (a slot) has one place where it is taken and one where it is given back.
+//! Only the doors write the column `state` of `queue_jobs`, the rows and counters that belong to
+//! it, and places in the line. A test of this module checks the sources. For this reason a feature
+//! that holds a resource for a job (a slot) has one place where it is acquired and one where it is
+//! released.
 //!
-//! [`Leaving`] is the proof that a job has left its place: only doors make one, and `back` and
-//! `end` take it.
+//! [`Leaving`] is the proof that a job has left its place: only doors create one, and `back` and
+//! `end` consume it.
 
 pub(crate) mod admit;
 pub(crate) mod aging;
@@ -58,8 +59,8 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use crate::broker::Unreadable;
 
-/// A job between two places: it has left one, by [`settle`] or [`ready`], and `back` or `end` gives
-/// it another.
+/// A job between two places: [`settle`] or [`ready`] has removed it from one, and `back` or `end`
+/// puts it into another.
 #[derive(Debug)]
 #[must_use = "a job that leaves its place needs another one"]
 pub(crate) struct Leaving<'a> {
@@ -67,9 +68,9 @@ pub(crate) struct Leaving<'a> {
     id: ValueRef<'a>,
     /// The digest of a given id.
     digest: Option<i64>,
-    /// What the column of failures held when the job left `active`.
+    /// The column of failures at the time at which the job left `active`.
     failures: Option<Vec<u8>>,
-    /// Which releases could not read the job when it left `active`.
+    /// The releases that could not read the job when it left `active`.
     unreadable: Option<Unreadable>,
 }
 

@@ -1,18 +1,17 @@
 //! Pages of the jobs of a state, in the order in which they will start or have ended. They change
 //! nothing.
 //!
-//! A page ends with its last job, and the next begins behind it: so a page in the middle of a
-//! million jobs costs what the first one costs. The place behind a job is a number with the highest
-//! bit set, which says where in the index the job is:
+//! A page ends with its last job, and the next page begins after that job. For this reason a page
+//! in the middle of a million jobs costs as much as the first page. The place of a job is a number
+//! with the highest bit set, which encodes the position of the job in the index:
 //!
 //! | state | bits |
 //! |---|---|
-//! | `ready` | 3: the suspects, or one more than the priority; 60: `pos`, and as much as makes it positive |
-//! | `ready`, of groups | 3: 5, or 6 for those with limits, or 7 for suspects; 60: how many of these are before the place, so that the index is read over them |
-//! | those in the order of a time | 42: `pos` in milliseconds; 21: how many jobs of this time are before the place |
+//! | `ready` | 3: 0 for suspects, or one more than the priority; 60: `pos` plus an offset that makes it positive |
+//! | `ready`, of groups | 3: 5, or 6 for jobs with limits, or 7 for suspects; 60: the number of such jobs before the place, whose entries in the index are skipped |
+//! | states in the order of a time | 42: `pos` in milliseconds; 21: the number of jobs of this time before the place |
 //!
-//! A place without this bit is a number of jobs that are left out: the index is read over them, and
-//! no job.
+//! A place without this bit is a number of jobs to skip: only their entries in the index are read.
 
 use rusqlite::{Row, params};
 
@@ -27,7 +26,7 @@ use crate::{
 
 const BEHIND: u64 = 1 << 63;
 
-/// What makes the `pos` of a line positive.
+/// Makes the `pos` of a line positive.
 const BIAS: i64 = 1 << 59;
 
 /// Bits of the number of jobs of one time, and the last time that can be represented.
@@ -76,8 +75,8 @@ pub(crate) fn page<T>(
 
 /// `ready`: the suspects, then the priorities.
 fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Jobs<T>, Failed> {
-    /// Jobs with limits, chain by chain, as `people/record.rs` reads them: of one group and the same
-    /// keys those of the highest priority first.
+    /// Jobs with limits, chain by chain, as `people/record.rs` reads them. Of the chains with the
+    /// same group and keys, that of the highest priority comes first.
     const READY_PAGE_CHAINS: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, job.pos, \
             job.ended, job.note, job.rank, job.returns, job.returned, job.failures \
         FROM queue_chains AS chains CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.state = ?4 AND job.rank = chains.chain \
@@ -108,7 +107,7 @@ fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: im
             skip = if found.len() > before { 0 } else { skip - passed(tx, queue, run, skip)? };
         }
     }
-    // Behind them stand the jobs of groups.
+    // The jobs of groups follow.
     for (n, state) in [(5, LINED), (6, CHAINED), (7, LINED_SUSPECT)].into_iter().filter(|(n, _)| *n >= first) {
         if more {
             break;
@@ -173,8 +172,8 @@ fn last<T>(tx: &Tx<'_>, queue: &Queue<'_>, runs: &[Run], limit: usize, mut read:
 }
 
 fn active<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Jobs<T>, Failed> {
-    /// Active jobs in order, as `people/record.rs` reads them. There are no more of them than slots
-    /// in all workers.
+    /// Active jobs in order, as `people/record.rs` reads them. Their number is at most that of the
+    /// slots of all workers.
     const READY_PAGE_ACTIVE: &str = "SELECT id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, returns, \
             returned, failures FROM queue_jobs \
         WHERE queue = ?1 AND state = ?4 ORDER BY rank, pos LIMIT ?2 OFFSET ?3";
@@ -197,8 +196,8 @@ fn active<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: 
     Ok((found, more.then(|| from + limit as u64)))
 }
 
-/// Jobs of one state and rank in order, as `people/record.rs` reads them. The index alone is read
-/// for those that are left out.
+/// Jobs of one state and rank in order, as `people/record.rs` reads them. For skipped jobs, only
+/// the index is read.
 const READY_PAGE: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, job.pos, \
         job.ended, job.note, job.rank, job.returns, job.returned, job.failures \
     FROM (SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?4 AND rank = ?5 AND pos >= ?6 \
@@ -224,16 +223,16 @@ fn some(
     Ok(())
 }
 
-/// How many jobs there are of one state and rank, at most.
+/// The number of jobs of one state and rank, up to a limit.
 const READY_PASSED: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 LIMIT ?4)";
 
-/// How many jobs of a run are skipped by skipping `skip` jobs.
+/// The number of jobs in a run that are skipped if `skip` jobs are skipped.
 fn passed(tx: &Tx<'_>, queue: &Queue<'_>, (state, rank): Run, skip: u64) -> rusqlite::Result<u64> {
     let skip = i64::try_from(skip).unwrap_or(i64::MAX);
     tx.sql(READY_PASSED)?.query_row(params![queue.key, state, rank, skip], |row| Unsigned::get(row, 0))
 }
 
-/// How many jobs of groups stand in lines.
+/// The number of jobs of groups in lines.
 fn lined(tx: &Tx<'_>, queue: &Queue<'_>, state: i64) -> rusqlite::Result<u64> {
     const LINED: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state = ?2";
     tx.sql(LINED)?.query_row(params![queue.key, state], |row| Unsigned::get(row, 0))
@@ -250,19 +249,19 @@ fn runs(state: JobState) -> Vec<Run> {
 }
 
 fn behind_time(time: i64, ties: u64) -> u64 {
-    // The very last number says something else.
+    // The largest number has another meaning.
     let ties = ties.min((1 << TIES) - 2);
     BEHIND | time.cast_unsigned() << TIES | ties
 }
 
-/// The time of a place, and how many jobs of that time are before it.
+/// The time of a place, and the number of jobs of that time before it.
 fn time_of(place: u64) -> (i64, u64) {
     let time = ((place & !BEHIND) >> TIES).cast_signed();
-    // Before all times of people are those that another program wrote.
+    // Another program may have written an earlier time.
     (if time == 0 { i64::MIN } else { time }, place & ((1 << TIES) - 1))
 }
 
-/// The run of a place, the `pos` behind which it is, and nothing to leave out.
+/// The run of a place, the `pos` after which it is, and no jobs to skip.
 fn place_of(place: u64) -> (usize, Option<i64>, u64) {
     let run = usize::try_from(place >> 60 & 0b111).unwrap_or_default();
     let pos = (place & ((1 << 60) - 1)).cast_signed() - BIAS;
@@ -281,8 +280,8 @@ mod tests {
         assert_eq!((time_of(places[3]), time_of(places[0])), ((1_764_000_000_000, 1_000_000), (i64::MIN, 1)));
     }
 
-    /// The plan of a page reads no more than it shows, and of what is left out the index alone;
-    /// nothing is sorted but the page.
+    /// The plan of a page reads only the jobs that the page shows, and only the index for skipped
+    /// jobs. It sorts only the page.
     #[test]
     fn a_page_is_searched_for_and_never_scanned_for() {
         let connection = rusqlite::Connection::open_in_memory().unwrap();

@@ -1,8 +1,8 @@
-//! Pauses: who paused a queue, when, why and until when; the same of a group stands behind its
-//! rule. `queue_pauses` has a row for the queue while it is paused, for each task that is, and for
-//! each group whose pause ends by itself. The column `paused` of a queue says whether it is paused
-//! ([`PAUSED`]), and whether a task is paused or any pause ends by itself ([`ENDS`]), so that other
-//! queues are not asked.
+//! Pauses: the operator, the time, the reason and the end of each. The pause of a group is stored
+//! after its rule. `queue_pauses` has a row for the queue while it is paused, for each paused task,
+//! and for each group whose pause ends automatically. The column `paused` of a queue has two bits:
+//! the queue is paused ([`PAUSED`]), and a task is paused or any pause ends automatically
+//! ([`ENDS`]). For queues without these bits, the table is not read.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// What is said of a pause, as it is stored; empty if nothing is.
+/// The stored record of a pause; empty if there is none.
 pub(crate) fn record(tx: &Tx<'_>, queue: &Queue<'_>, of: &PauseOf) -> rusqlite::Result<String> {
     const RECORD: &str = "SELECT record FROM queue_pauses WHERE queue = ?1 AND subject = ?2";
     let record: Option<String> = tx.sql(RECORD)?.query_row(params![queue.key, of.stored()], |row| row.get(0)).optional()?;
@@ -31,15 +31,16 @@ pub(crate) fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, of: &PauseOf, until: Opti
     note_bits(tx, queue)
 }
 
-/// Nothing is noted of a pause any more.
+/// Removes the record of a pause.
 pub(crate) fn forget(tx: &Tx<'_>, queue: &Queue<'_>, of: &PauseOf) -> rusqlite::Result<()> {
     const FORGET: &str = "DELETE FROM queue_pauses WHERE queue = ?1 AND subject = ?2";
     tx.sql(FORGET)?.execute(params![queue.key, of.stored()])?;
     note_bits(tx, queue)
 }
 
-/// The group of a job has had enough until a time. A pause that an operator has set stays, and ends
-/// no earlier. False: the job has no group, or there are as many rules of groups as there may be.
+/// Pauses the group of a rate-limited job until a time. A pause that an operator has set keeps its
+/// reason, and ends no earlier. Returns false if the job has no group, or if the queue has the
+/// largest number of group rules.
 pub(crate) fn pause_rate_limited_group(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], until: i64) -> Result<bool, Failed> {
     const RULES: &str = "SELECT count(*) FROM queue_rules WHERE queue = ?1";
     let Some(group) = groups::name_of(tx, queue, id)? else { return Ok(false) };
@@ -52,7 +53,7 @@ pub(crate) fn pause_rate_limited_group(tx: &mut Tx<'_>, queue: &mut Queue<'_>, i
     let mut rule = GroupRule::of_stored(&stored);
     let pause = GroupRule::reason_of_stored(&stored).unwrap_or_default();
     let (since, record) = match Pause::end_of_stored(&pause) {
-        // What is not in this form is paused by a rule, and has no end.
+        // Another form means a pause by a rule, which has no end.
         None | Some((_, None, _)) if rule.paused => return Ok(true),
         Some((_, Some(end), _)) if end >= until => return Ok(true),
         Some((since, Some(end), record)) if end > tx.now => (since, record.to_owned()),
@@ -67,7 +68,7 @@ pub(crate) fn pause_rate_limited_group(tx: &mut Tx<'_>, queue: &mut Queue<'_>, i
     Ok(true)
 }
 
-/// Whether the queue is paused, and whether a pause in it ends by itself.
+/// Stores whether the queue is paused, and whether a pause in it ends automatically.
 fn note_bits(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<()> {
     const BITS: &str = "UPDATE queue_queues SET paused =
         ?2 + CASE WHEN EXISTS (SELECT 1 FROM queue_pauses WHERE queue = ?1 AND (until IS NOT NULL OR subject > x'74' AND subject < x'75')) THEN ?3 ELSE 0 END WHERE queue = ?1";
@@ -75,7 +76,7 @@ fn note_bits(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<()> {
     tx.sql(BITS)?.execute(params![queue.key, paused, ENDS]).map(drop)
 }
 
-/// When the next pause ends: of all, or while the queue is paused that one alone.
+/// When the next pause ends. While the queue is paused, only its own pause counts.
 pub(crate) fn next_end(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Option<i64>> {
     const NEXT: &str = "SELECT min(until) FROM queue_pauses WHERE queue = ?1 AND until IS NOT NULL";
     const OF_QUEUE: &str = "SELECT until FROM queue_pauses WHERE queue = ?1 AND subject = ?2";
@@ -90,7 +91,7 @@ pub(crate) fn next_end(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Optio
     Ok(next.flatten())
 }
 
-/// The tasks that are paused.
+/// The paused tasks.
 pub(crate) fn tasks(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<BTreeMap<Arc<str>, String>> {
     const TASKS: &str = "SELECT subject, record FROM queue_pauses WHERE queue = ?1 AND subject > x'74' AND subject < x'75'";
     let mut tasks = BTreeMap::new();
@@ -107,7 +108,7 @@ pub(crate) fn tasks(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<BTreeMap
     Ok(tasks)
 }
 
-/// Resumes what was paused until now. Returns what that is.
+/// Ends the pauses that have expired, and returns them.
 pub(crate) fn resume_due(tx: &mut Tx<'_>, queue: &mut Queue<'_>) -> Result<Vec<PauseOf>, Failed> {
     const ENDED: &str = "SELECT subject FROM queue_pauses WHERE queue = ?1 AND until <= ?2 ORDER BY until, subject LIMIT ?3";
     if !queue.ends {
@@ -124,7 +125,7 @@ pub(crate) fn resume_due(tx: &mut Tx<'_>, queue: &mut Queue<'_>) -> Result<Vec<P
                 end_pause(tx, queue, &of)?;
                 resumed.push(of);
             }
-            // Another program's.
+            // Another program has written this row.
             None => drop(tx.sql("DELETE FROM queue_pauses WHERE queue = ?1 AND subject = ?2")?.execute(params![queue.key, of])?),
         }
     }
@@ -134,7 +135,7 @@ pub(crate) fn resume_due(tx: &mut Tx<'_>, queue: &mut Queue<'_>) -> Result<Vec<P
     Ok(resumed)
 }
 
-/// Resumes this, if it is paused.
+/// Ends a pause, if there is one.
 pub(crate) fn end_pause(tx: &mut Tx<'_>, queue: &mut Queue<'_>, of: &PauseOf) -> rusqlite::Result<()> {
     match of {
         PauseOf::Queue => {

@@ -1,15 +1,15 @@
-//! The door `ready`: how jobs come into the line, stand in it and are looked at.
+//! The door `ready`: how jobs join the line and are read there.
 //!
-//! The line of a queue is what its lanes claim from, in this order: suspects first (`SUSPECT`),
-//! then by priority and place (`READY`). A place is a number that grows at the tail and falls at
-//! the head. Jobs that are not due wait beside the line, by time.
+//! The line of a queue has the jobs that its lanes claim, in this order: suspects first
+//! (`SUSPECT`), then by priority and place (`READY`). A place is a number that grows at the tail
+//! and falls at the head. Jobs that are not due are stored outside of the line, by time.
 //!
 //! | function | changes | leaves |
 //! |---|---|---|
-//! | [`store`], [`store_held`] | a new row, in the line or beside it, or held; `enqueued` | an id that is there |
-//! | [`push`] | state, rank, pos; a job of a group joins the line of that | all other columns; the caller counts and notifies |
-//! | [`promote`] | what is due joins the tail | jobs that are not due |
-//! | [`promote_early`] | a job that waits for its time joins the tail | all other jobs |
+//! | [`store`], [`store_held`] | a new row in the line, scheduled or held; `enqueued` | an id that exists |
+//! | [`push`] | state, rank, pos; a job of a group joins the line of its group | all other columns; the caller counts and notifies |
+//! | [`promote`] | due jobs join the tail | jobs that are not due |
+//! | [`promote_early`] | a scheduled job or a retry joins the tail | all other jobs |
 //! | [`leave`], [`unpark`], [`unpark_from`] | the entry of a parked job in `queue_parked`, that of a held one in `queue_keys` | the row, for the door that comes next |
 //! | [`stray`] | nothing | the row, for its repair |
 //! | [`pop`], [`waits`], [`next_due`], [`depth`] | nothing | everything |
@@ -32,8 +32,8 @@ use crate::{
     },
 };
 
-/// The time of a new job that is beside the line until it has its place in the same transaction. No
-/// job waits for this time: it is over.
+/// The time of a new job that is outside of the line until it gets its place in the same
+/// transaction. No scheduled job has this time, because it has passed.
 const BESIDE: i64 = 0;
 
 /// An end of the line.
@@ -70,8 +70,8 @@ pub(crate) fn due(tx: &Tx<'_>, job: &NewJob) -> i64 {
     }
 }
 
-/// Stores a new job: at the tail of the line, or as scheduled if it is not due yet. False: its id
-/// is there already, and nothing has changed.
+/// Stores a new job: at the tail of the line, or as scheduled if it is not due. False: its id
+/// exists already, and nothing has changed.
 pub(crate) fn store(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, at: i64) -> Result<bool, Failed> {
     let rank = i64::from(job.priority.number());
     if at > tx.now || job.group.is_none() && job.limits.is_none() {
@@ -82,8 +82,8 @@ pub(crate) fn store(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, at: i64) -
         }
         return Ok(stored);
     }
-    // Beside the line at first, until its group is noted: at a time by which those who follow know
-    // that it is not there yet.
+    // The job is stored outside of the line until its group is stored. Its time tells the triggers
+    // for watchers that it is not there yet.
     let stored = insert(tx, queue, job, SCHEDULED, 0, BESIDE)?;
     if stored {
         push(tx, queue, job.id.as_bytes(), End::Tail)?;
@@ -97,7 +97,7 @@ pub(super) fn store_held(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, at: i
 }
 
 fn insert(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, state: i64, rank: i64, pos: i64) -> Result<bool, Failed> {
-    /// Stores a new job in its place. Changes nothing where its id is there already.
+    /// Stores a new job in its place. Changes nothing if its id exists already.
     /// ?1 queue, ?2 id, ?3 state (ready or scheduled), ?4 rank, ?5 pos, ?6 priority, ?7 envelope,
     /// ?8 digest of a given id.
     const STORE: &str = "INSERT INTO queue_jobs (queue, id, state, rank, pos, priority, envelope, digest) \
@@ -113,13 +113,13 @@ fn insert(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, state: i64, rank: i6
     Ok(stored > 0)
 }
 
-/// Puts a job that has a row at an end of the line, among the suspects if it has crashes.
+/// Puts a stored job at an end of the line, among the suspects if it has crashes.
 pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), end: End) -> rusqlite::Result<()> {
     let place = push_to_line(tx, queue, id, end)?;
     aging::start_aging(tx, queue, id, place)
 }
 
-/// The same with a job that may have been there before. Gives its place.
+/// The same for a job that may have been there before. Returns its place.
 pub(super) fn push_to_line(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), end: End) -> rusqlite::Result<i64> {
     /// Puts a job into the line: as a suspect (1) if it has crashes, else (0) by its priority.
     const PUSH: &str = "UPDATE queue_jobs SET state = crashes > 0, rank = CASE WHEN crashes > 0 THEN 0 ELSE priority END, pos = ?3 \
@@ -134,13 +134,13 @@ pub(super) fn push_to_line(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql 
     Ok(pos)
 }
 
-/// Moves what is due to the tail of the line, at most [`DUE_ITEMS`] of each kind.
+/// Moves due jobs to the tail of the line, at most [`DUE_ITEMS`] of each kind.
 pub(crate) fn promote(tx: &mut Tx<'_>, queue: &mut Queue<'_>) -> Result<(), Failed> {
     for state in [SCHEDULED, RETRY] {
         let mut due = tx.sql(sql!("ready_due.sql"))?;
         let ids: Vec<Value> =
             due.query_map(params![queue.key, state, tx.now, Unsigned(DUE_ITEMS)], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-        // What comes back to the head does so in the order of the times as well.
+        // Jobs that return to the head keep the order of their times as well.
         let mut first = Vec::new();
         for id in ids {
             if state == RETRY && groups::goes_to_head(tx, queue, &id)? {
@@ -156,8 +156,8 @@ pub(crate) fn promote(tx: &mut Tx<'_>, queue: &mut Queue<'_>) -> Result<(), Fail
     Ok(())
 }
 
-/// Moves a job that waits for its time to the tail of the line before that time, for an operator.
-/// False: there is none of this id.
+/// Moves a scheduled job or a retry to the tail of the line before its time, for an operator.
+/// False: there is no such job with this id.
 pub(crate) fn promote_early(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<bool, Failed> {
     const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state IN (?3, ?4))";
     let waits: bool = tx.sql(WAITS)?.query_row(params![queue.key, id, SCHEDULED, RETRY], |row| row.get(0))?;
@@ -168,8 +168,8 @@ pub(crate) fn promote_early(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -
     Ok(waits)
 }
 
-/// The jobs at the head of a line (`READY` or `SUSPECT`), at most `limit`, up to the first that
-/// `look` refuses. They stand in it until [`admit`](super::admit) takes them: a job that is refused
+/// The jobs at the head of a line (`READY` or `SUSPECT`), at most `limit`, up to the first one that
+/// `look` refuses. They stay in the line until [`admit`](super::admit) takes them: a refused job
 /// has not moved.
 pub(super) fn pop(
     tx: &Tx<'_>,
@@ -195,8 +195,8 @@ pub(super) fn pop(
     Ok(popped)
 }
 
-/// A job that waits (in a state that is neither `active` nor final) leaves its place, for a
-/// person's cancel or delete.
+/// Removes a waiting job (in a state that is neither `active` nor final) from its place, for an
+/// operator's cancel or delete.
 pub(crate) fn leave<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &'a [u8], state: i64) -> rusqlite::Result<Leaving<'a>> {
     match state {
         PARKED => unpark(tx, queue, id)?,
@@ -209,27 +209,27 @@ pub(crate) fn leave<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &'a [u8], state:
     Ok(Leaving::only(id))
 }
 
-/// Removes the entry of a parked job. The table is read by task; a single job of it is looked for.
+/// Removes the entry of a parked job. The index is by task, so this searches for the id in all of
+/// them.
 pub(crate) fn unpark(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
     const UNPARK: &str = "DELETE FROM queue_parked WHERE queue = ?1 AND id = ?2";
     tx.sql(UNPARK)?.execute(params![queue.key, id]).map(drop)
 }
 
-/// The same where it is known under which name the job is parked. False: it is not parked under
-/// this one.
+/// The same if the name is known under which the job is parked. False: it is not parked under this
+/// name.
 pub(super) fn unpark_from(tx: &Tx<'_>, queue: &Queue<'_>, name: &str, id: &Value) -> rusqlite::Result<bool> {
     const UNPARK: &str = "DELETE FROM queue_parked WHERE queue = ?1 AND task = ?2 AND id = ?3";
     Ok(tx.sql(UNPARK)?.execute(params![queue.key, name, id])? > 0)
 }
 
-/// A job that is in no place that any query finds leaves it, for its repair.
+/// Takes a job in a place that no query finds, for its repair.
 pub(crate) fn stray(id: &Value) -> Leaving<'_> {
     Leaving::only(id)
 }
 
-/// Whether anything stands in the line, and whether a suspect does.
+/// Whether the line has a job, and whether it has a suspect.
 pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<(bool, bool), Failed> {
-    /// Whether anything stands in the line, and whether a suspect does.
     const READY_WAITS: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2), \
                EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?3)";
     let (ready, suspects): (bool, bool) =
@@ -237,7 +237,7 @@ pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<(bool, bool), Fail
     Ok((ready || rotation::waits(tx, queue)?, suspects || rotation::suspects_wait(tx, queue)?))
 }
 
-/// When the next job joins the line that is not due yet.
+/// When the next scheduled job joins the line.
 pub(crate) fn next_due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Option<i64>> {
     const NEXT_DUE: &str = "SELECT min(pos) FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = 0";
     let mut next = limits::next_due(tx, queue)?;
@@ -248,14 +248,14 @@ pub(crate) fn next_due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Optio
     Ok(next)
 }
 
-/// How many jobs are in each state.
+/// The number of jobs in each state.
 pub(crate) fn depth(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<BTreeMap<JobState, u64>, Failed> {
     const DEPTH: &str = "SELECT state, count(*) FROM queue_jobs WHERE queue = ?1 GROUP BY state";
     let mut depth = BTreeMap::new();
     let mut statement = tx.sql(DEPTH)?;
     let mut rows = statement.query([queue.key])?;
     while let Some(row) = rows.next()? {
-        // An invalid state is left to the auditor.
+        // An invalid state is left for the auditor.
         if let Ok(state) = row::state(row.get::<_, i64>(0)?) {
             *depth.entry(state).or_default() += Unsigned::<u64>::get(row, 1)?;
         }

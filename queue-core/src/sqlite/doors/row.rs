@@ -22,13 +22,14 @@ pub(crate) const DEAD: i64 = 7;
 pub(crate) const CANCELLED: i64 = 8;
 pub(crate) const EXPIRED: i64 = 9;
 pub(crate) const HELD: i64 = 10;
-/// Ready, in the line of a group; and the same of a suspect.
+/// Ready, in the line of a group; and the same for a suspect.
 pub(crate) const LINED: i64 = 11;
 pub(crate) const LINED_SUSPECT: i64 = 12;
-/// Ready, and subject to limits: in a chain of its group.
+/// Ready, with limits: in a chain of its group.
 pub(crate) const CHAINED: i64 = 13;
 
-/// The number of a state; `ready` has another for its suspects.
+/// The number of a state. `ready` has other numbers for suspects and for jobs with groups or
+/// limits.
 pub(crate) fn number(state: JobState) -> i64 {
     match state {
         JobState::Ready => READY,
@@ -61,7 +62,7 @@ pub(crate) fn state(number: i64) -> Result<JobState, Failed> {
     })
 }
 
-/// The note of a job that releases could not read: when it is buried, then the releases.
+/// Decodes the note of an unreadable job: the time at which it is buried, then the releases.
 pub(crate) fn unreadable(note: &str) -> Option<Unreadable> {
     let unreadable = Unreadable::of(note)?;
     let until = note.split(char::is_control).next().and_then(|until| until.parse().ok());
@@ -87,9 +88,9 @@ pub(crate) fn failures(bytes: Option<&[u8]>) -> Result<Vec<Failure>, Error> {
     Ok(stored.into_iter().map(|failure| Failure { at_ms: failure.at, message: failure.text }).collect())
 }
 
-/// The column of failures with one more; the oldest go first.
+/// Adds a failure to the column of failures, and removes the oldest ones.
 pub(crate) fn one_more_failure(bytes: Option<&[u8]>, at: i64, text: &str) -> Result<Vec<u8>, Failed> {
-    // What cannot be read gives way.
+    // An unreadable history is replaced.
     let mut all: Vec<Stored> =
         failures(bytes).unwrap_or_default().into_iter().map(|failure| Stored { at: failure.at_ms, text: failure.message }).collect();
     all.push(Stored { at, text: text.to_owned() });
@@ -97,7 +98,7 @@ pub(crate) fn one_more_failure(bytes: Option<&[u8]>, at: i64, text: &str) -> Res
     Ok(codec::pack(kept).map_err(Error::Internal)?)
 }
 
-/// A delivery's proof, as columns.
+/// The receipt of a delivery, as columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Receipt {
     pub(crate) lane: i64,

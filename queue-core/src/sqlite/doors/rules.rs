@@ -1,4 +1,4 @@
-//! Rules of groups: of one, of all, and what code declares of all.
+//! Rules of groups: of one group, of all groups, and the declared rule of all groups.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -8,7 +8,7 @@ use crate::{
     sqlite::connection::tx::{Queue, Tx},
 };
 
-/// The rule that is stored under a name, as text: empty if there is none.
+/// The stored rule under a name, as text: empty if there is none.
 pub(crate) fn stored_text(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<String> {
     const RULE: &str = "SELECT rule FROM queue_rules WHERE queue = ?1 AND name = ?2";
     if !tx.grouped() {
@@ -28,13 +28,13 @@ pub(crate) fn store_rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], rule: &str
     tx.sql(STORE)?.execute(params![queue.key, name, rule]).map(drop)
 }
 
-/// The same, read.
+/// The same, decoded.
 pub(crate) fn stored_rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<GroupRule> {
     Ok(GroupRule::of_stored(&stored_text(tx, queue, name)?))
 }
 
-/// What holds for a group: its own rule, for the rest what an operator has set for all (`*`), and
-/// for the rest of that what code declares (`+`).
+/// The effective rule of a group: its own rule overrides an operator's rule for all groups (`*`),
+/// which overrides the declared rule (`+`).
 pub(crate) fn rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<GroupRule> {
     const RULES: &str = "SELECT name, rule FROM queue_rules WHERE queue = ?1 AND name IN (?2, ?3, ?4)";
     if name == limits::NO_GROUP || !tx.grouped() {

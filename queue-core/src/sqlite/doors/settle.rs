@@ -1,22 +1,22 @@
-//! The door `settle`: a job leaves `active`, whatever way. What an active job holds is given back
-//! here.
+//! The door `settle`: a job leaves `active`, for any reason. It releases what the job holds while
+//! it is active.
 //!
-//! Nothing is believed but the receipt: a holder passes with it, or is stale and changes nothing.
-//! Others pass without one, and say why: reclaim (the lane was fenced), an operator's cancel,
-//! repair.
+//! Only the receipt decides: a holder passes with a valid receipt, and is otherwise stale and
+//! changes nothing. Other callers pass without one, and state their reason: reclaim (the lane was
+//! fenced), an operator's cancel, repair.
 //!
-//! | function | who leaves | changes |
+//! | function | leaving jobs | changes |
 //! |---|---|---|
-//! | [`holder`] | what its holder ends | crashes, first crash and note, when the process lived through the run |
+//! | [`holder`] | a job that its holder ends | crashes, first crash and note, if the process survived the run |
 //! | [`fail`] | the same, after a run that failed | attempts, failures; `failed` |
 //! | [`unread`] | the same, where its release cannot read the job | failures |
-//! | [`reclaim`], [`charge`] | what a fenced lane held | `reclaimed`, `forgotten`; crashes, first crash and failures; `crashed` |
-//! | [`cancel`] | what an operator cancels | a row of `queue_gone`, by which the lane hears of it |
-//! | [`orphan`] | what no lane holds | nothing |
+//! | [`reclaim`], [`charge`] | a job of a fenced lane | `reclaimed`, `forgotten`; crashes, first crash and failures; `crashed` |
+//! | [`cancel`] | a job that an operator cancels | a row of `queue_gone`, which notifies the lane |
+//! | [`orphan`] | a job that no lane holds | nothing |
 //!
-//! All give the slot of the job's group back: see [`groups`]. All leave state, rank and pos to
-//! `back` or `end`, which come next. The ack of a job that leaves nothing goes through both doors
-//! in one statement, [`end::acked`](super::end::acked).
+//! All of them release the slot of the job's group: see [`groups`]. They leave state, rank and pos
+//! for `back` or `end`, which come next. The ack of a job without a record passes both doors in one
+//! statement, [`end::acked`](super::end::acked).
 
 use std::time::Duration;
 
@@ -35,9 +35,9 @@ use crate::{
     },
 };
 
-/// A job that its holder ends; `None` when the receipt does not stand. `ran`: the process has lived
-/// through a run of it, so that its crashes are forgiven, and what is noted of releases that could
-/// not read the job is forgotten.
+/// Takes a job that its holder ends; `None` if the receipt is not valid. `ran`: the process has
+/// survived a run of the job, so its crashes are cleared, and so is the note about releases that
+/// could not read the job.
 pub(crate) fn holder<'a>(
     tx: &mut Tx<'_>,
     queue: &Queue<'_>,
@@ -45,8 +45,8 @@ pub(crate) fn holder<'a>(
     id: &'a [u8],
     ran: bool,
 ) -> Result<Option<Leaving<'a>>, Failed> {
-    /// Forgives the crashes of a job that its process has survived, and the releases that could not
-    /// read it: its own has.
+    /// Clears the crashes of a job that its process has survived, and the releases that could not
+    /// read it: its own release has read it.
     const FORGIVE: &str = "UPDATE queue_jobs SET crashes = 0, first_crash = NULL, note = NULL \
         WHERE queue = ?1 AND id = ?2 AND (crashes > 0 OR note IS NOT NULL)";
     let held = tx
@@ -67,13 +67,13 @@ pub(crate) fn holder<'a>(
     Ok(Some(Leaving { digest, failures, unreadable, ..Leaving::only(id) }))
 }
 
-/// An ending was stale. If the reason is a cancel, the lane need not be notified of it any more.
+/// An ending was stale. If the reason is a cancel, the lane no longer needs to be notified.
 pub(super) fn stale(tx: &Tx<'_>, receipt: Receipt, id: &[u8]) -> rusqlite::Result<()> {
     const FORGET: &str = "DELETE FROM queue_gone WHERE lane = ?1 AND id = ?2 AND claim = ?3";
     tx.sql(FORGET)?.execute(params![receipt.lane, id, receipt.claim]).map(drop)
 }
 
-/// Notes that the run of a job failed.
+/// Records that the run of a job failed.
 pub(crate) fn fail(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, error: &str) -> Result<(), Failed> {
     const FAIL: &str = "UPDATE queue_jobs SET attempts = min(attempts + 1, 4294967295), failures = ?3 WHERE queue = ?1 AND id = ?2";
     let failures = row::one_more_failure(job.failures.as_deref(), tx.now, error)?;
@@ -82,7 +82,7 @@ pub(crate) fn fail(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, error:
     Ok(())
 }
 
-/// Notes that a release could not read a job. Charges nothing.
+/// Records that a release could not read a job. Charges nothing.
 pub(crate) fn unread(tx: &Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, error: &str) -> Result<(), Failed> {
     const NOTE: &str = "UPDATE queue_jobs SET failures = ?3 WHERE queue = ?1 AND id = ?2";
     let failures = row::one_more_failure(job.failures.as_deref(), tx.now, error)?;
@@ -96,7 +96,7 @@ pub(crate) struct Held {
     crashes: i64,
     first_crash: Option<i64>,
     failures: Option<Vec<u8>>,
-    /// How long it may have run when it crashed.
+    /// For how long the job may have run when it crashed.
     ran: Option<i64>,
     claim: i64,
 }
@@ -106,8 +106,8 @@ impl Held {
         &self.id
     }
 
-    /// Whether it has crashed, and its process lived no longer in this run than it may have in that
-    /// one. `renewed`: when the process renewed its lease last.
+    /// Whether the job has crashed, and its process was not alive for longer in this run than the
+    /// crashed run may have lasted. `renewed`: the last renewal of the lease.
     pub(crate) fn is_suspect(&self, renewed: i64) -> bool {
         self.crashes > 0 && self.ran.is_none_or(|ran| renewed.saturating_sub(self.claim) <= ran)
     }
@@ -135,8 +135,8 @@ pub(crate) fn held(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64) -> rusqlite::Resul
         .collect()
 }
 
-/// Takes a job from a fenced lane, uncharged. `lives`: its process has not died, the broker had
-/// only forgotten the lane.
+/// Takes a job from a fenced lane without a charge. `lives`: its process has not crashed, and the
+/// broker had only forgotten the lane.
 pub(crate) fn reclaim<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, held: &'a Held, lives: bool) -> rusqlite::Result<Leaving<'a>> {
     groups::give_slot_back(tx, queue, &held.id)?;
     tx.count(queue.key, "reclaimed", 1);
@@ -144,8 +144,8 @@ pub(crate) fn reclaim<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, held: &'a Held, li
     Ok(Leaving::only(held.id.as_slice()))
 }
 
-/// Takes a job from a fenced lane whose process has lived until a time at most, and charges a
-/// crash. Gives the number of crashes within the rule's window, and whether that is one too many.
+/// Takes a job from a fenced lane and charges a crash. The process was alive until a time at most.
+/// Returns the number of crashes within the rule's window, and whether it exceeds the limit.
 pub(crate) fn charge<'a>(
     tx: &mut Tx<'_>,
     queue: &Queue<'_>,
@@ -188,7 +188,7 @@ pub(crate) fn cancel<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, receipt: Receipt, i
 /// Notifies a lane with its next heartbeat that one of its jobs is cancelled. The receipt may stay
 /// valid until the job ends.
 pub(crate) fn note_cancelled(tx: &Tx<'_>, receipt: Receipt, id: &[u8]) -> rusqlite::Result<()> {
-    /// Notifies a lane that a job was cancelled under it.
+    /// Notifies a lane that one of its jobs was cancelled.
     const NOTE: &str = "INSERT OR IGNORE INTO queue_gone (lane, id, claim) VALUES (?1, ?2, ?3)";
     tx.sql(NOTE)?.execute(params![receipt.lane, id, receipt.claim]).map(drop)
 }

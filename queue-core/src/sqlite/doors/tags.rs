@@ -1,5 +1,5 @@
-//! The index of tags: `queue_tags` has a row for each tag of a job. Triggers take the rows along
-//! with the job, and with an envelope that is replaced.
+//! The index of tags: `queue_tags` has a row for each tag of a job. Triggers delete the rows
+//! together with the job, and when its envelope is replaced.
 
 use rusqlite::params;
 
@@ -8,14 +8,15 @@ use crate::{
     sqlite::connection::tx::{Queue, Tx},
 };
 
-/// Notes the tags of a job whose envelope is stored. Of a job without tags nothing is written.
+/// Adds the tags of a job whose envelope is stored to the index. Writes nothing for a job without
+/// tags.
 pub(crate) fn note(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8], envelope: &[u8]) -> rusqlite::Result<()> {
-    /// The row of a job takes its tags along, whichever program removes it: a library that knows
-    /// none, too. Without tags there is no trigger.
+    /// Deletes the tags together with the row of a job, even if another program deletes the row, or
+    /// a library that does not know tags. Files without tags have no trigger.
     const GONE: &str = "CREATE TRIGGER IF NOT EXISTS queue_tags_gone AFTER DELETE ON queue_jobs \
         BEGIN DELETE FROM queue_tags WHERE queue = OLD.queue AND id = OLD.id; END";
-    /// Another envelope takes the tags along; those that it has are noted behind it. Without tags
-    /// there is no trigger.
+    /// Deletes the tags when the envelope is replaced. The tags of the new envelope are added
+    /// afterwards. Files without tags have no trigger.
     const CHANGED: &str = "CREATE TRIGGER IF NOT EXISTS queue_tags_changed AFTER UPDATE OF envelope \
             ON queue_jobs WHEN OLD.envelope IS NOT NEW.envelope \
         BEGIN DELETE FROM queue_tags WHERE queue = OLD.queue AND id = OLD.id; END";

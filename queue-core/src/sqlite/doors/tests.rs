@@ -1,5 +1,4 @@
-//! That nothing goes past the doors: read from the sources, so that a new file is looked at as
-//! well.
+//! Tests that no code bypasses the doors. They read the sources, so that they include new files.
 
 use std::{
     fs,
@@ -10,8 +9,8 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite")
 }
 
-/// The Rust and SQL files of this broker, by their path in its folder, without the tables and
-/// triggers. Tests write what they like.
+/// The Rust and SQL files of this broker, by their paths in its folder, without tables, triggers
+/// and tests.
 fn sources() -> Vec<(String, String)> {
     let (mut found, mut folders) = (Vec::new(), vec![folder()]);
     while let Some(next) = folders.pop() {
@@ -54,7 +53,7 @@ fn a_place_is_written_by_doors_alone() {
         for table in tables {
             assert!(is_door || !writes(&source, table), "{name} changes {table}: a job's place is changed by a door");
         }
-        // The counters that go with it. `Tx` only adds them up.
+        // The counters belong to the change. `Tx` only adds them up.
         assert!(is_door || !source.contains("tx.count("), "{name} counts: that is for the door that changes the place");
     }
 }
@@ -66,7 +65,7 @@ fn each_door_writes_only_what_it_is_for() {
     files.retain(|(_, statements)| *statements > 0);
     files.sort();
     let files: Vec<(&str, usize)> = files.iter().map(|(name, statements)| (name.as_str(), *statements)).collect();
-    // `settle` leaves the place to `back` or `end`.
+    // `settle` leaves the place for `back` or `end`.
     let doors = [("doors/admit.rs", 1), ("doors/back_beside.sql", 1), ("doors/end.rs", 3), ("doors/groups.rs", 2), ("doors/ready.rs", 1)];
     assert_eq!(files, doors, "state is written nowhere else");
 }
@@ -93,7 +92,7 @@ fn each_file_opens_with_its_contract_and_names_its_inputs() {
     assert!(statements > 10, "the statements were found");
 }
 
-/// The statements in the texts of a Rust source, but for those with parts that are filled in.
+/// The statements in the texts of a Rust source, except for those with formatted parts.
 fn statements(source: &str) -> Vec<String> {
     let starts = ["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "WITH "];
     let begins = source.match_indices('"').filter(|(at, _)| starts.iter().any(|start| source[at + 1..].starts_with(start)));
@@ -146,8 +145,8 @@ fn what_goes_past_the_doors_is_found() {
     }
 }
 
-/// Steps of SQLite's virtual machine in which the statement for suspects finds nothing: a number of
-/// groups are eligible, and a number of suspects stand in the line of one that has not.
+/// The steps of SQLite's virtual machine in which the statement for suspects finds nothing. A
+/// number of groups are eligible, and a number of suspects are in the line of one that is not.
 fn steps_among(groups: u32, suspects: u32) -> i32 {
     let connection = rusqlite::Connection::open_in_memory().unwrap();
     connection.execute_batch(&fs::read_to_string(folder().join("connection/schema.sql")).unwrap()).unwrap();

@@ -1,11 +1,10 @@
-//! Transitions, for watchers: from which state a job goes to which. `queue_followed` has a row for
-//! each queue that a watcher follows or has followed, until when, the number of the last
-//! transition, and how many times a mark began to stand; `queue_transitions` the last of the
-//! transitions.
+//! Transitions, for watchers: the old and the new state of a job. `queue_followed` has a row for
+//! each queue that a watcher follows or has followed: the end of the mark, the number of the last
+//! transition, and how many times a mark began. `queue_transitions` has the last transitions.
 //!
-//! Triggers write them, in the transaction of the change: a door writes the column `state`, so
-//! nothing goes past them, not even another release. They are made with the first mark and go with
-//! the last, so that a file in which no watcher follows a queue has none.
+//! Triggers write them in the transaction of the change. Because they fire when the column `state`
+//! changes, they also record the changes of other releases. They are created with the first mark
+//! and dropped with the last one, so a file without a watcher has none.
 
 use std::time::Duration;
 
@@ -22,11 +21,11 @@ use crate::{
     },
 };
 
-/// How many rows of marks that have lapsed are removed when another one is set.
+/// The number of rows of expired marks that are removed when another mark is set.
 const PRUNED: usize = 100;
 
-/// What is noted of the watchers of a queue: until when one follows it, the number of the last
-/// transition, and how many times a mark began to stand.
+/// The mark of a queue: its end, the number of the last transition, and how many times a mark
+/// began.
 #[derive(Default)]
 struct Mark {
     until: i64,
@@ -34,14 +33,14 @@ struct Mark {
     begun: i64,
 }
 
-/// Marks a queue as one that a watcher follows, for `valid_for`. The life changes whenever a mark
-/// begins to stand: before it nothing was recorded.
+/// Marks a queue as followed for `valid_for`. The life changes whenever a mark begins, because no
+/// transition was recorded before.
 pub(crate) fn follow(tx: &Tx<'_>, queue: &Queue<'_>, valid_for: Duration) -> Result<Followed, Failed> {
     const MARK: &str = "INSERT INTO queue_followed (queue, until, begun, now) VALUES (?1, ?2, ?3, ?4)
         ON CONFLICT DO UPDATE SET until = excluded.until, begun = excluded.begun";
     let Mark { until: before, last, begun } = mark_of(tx, queue)?.unwrap_or_default();
     let latest = after(tx.now, FOLLOWED);
-    // A mark that no clock could have set is none.
+    // A mark that is too far ahead is not valid.
     let was_valid = before > tx.now && before <= latest;
     let until = after(tx.now, valid_for).min(latest).max(if was_valid { before } else { 0 });
     let begun = begun.max(0).saturating_add(i64::from(!was_valid));
@@ -59,7 +58,7 @@ fn mark_of(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Option<Mark>> {
     tx.sql(MARKED)?.query_row([queue.key], read).optional()
 }
 
-/// Transitions behind that of a number.
+/// The transitions after a number.
 pub(crate) fn transitions(tx: &Tx<'_>, queue: &Queue<'_>, after: u64, limit: usize) -> Result<Transitions, Failed> {
     const READ: &str = "SELECT number, at, id, head, from_state, to_state, attempts, note FROM queue_transitions
         WHERE queue = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
@@ -70,7 +69,7 @@ pub(crate) fn transitions(tx: &Tx<'_>, queue: &Queue<'_>, after: u64, limit: usi
     while let Some(row) = rows.next()? {
         read += 1;
         let (number, at_ms, id, head): (i64, i64, Vec<u8>, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
-        // Values that are not ids are left to the auditor.
+        // Values that are not ids are left for the auditor.
         let Ok(id) = JobId::from_bytes(&id) else { continue };
         let mut one = StoredTransition::new(number.max(0).unsigned_abs(), at_ms, id);
         let state = |stored: Option<i64>| stored.and_then(|number| row::state(number).ok());
@@ -83,8 +82,8 @@ pub(crate) fn transitions(tx: &Tx<'_>, queue: &Queue<'_>, after: u64, limit: usi
     Ok(Transitions::read(entries, after, last.max(0).unsigned_abs(), read < limit).of_life(begun.max(0).to_string()))
 }
 
-/// A job that was admitted is parked before it has started: in place of both, this is recorded as
-/// one transition, from where it was.
+/// A job that was admitted is parked before it has started. Instead of both transitions, one is
+/// recorded, from its previous state.
 pub(crate) fn never_started(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
     const LAST: &str = "DELETE FROM queue_transitions WHERE queue = ?1 AND id = ?2 AND from_state = ?3
         AND number = (SELECT last FROM queue_followed WHERE queue = ?1)";
@@ -98,8 +97,8 @@ pub(crate) fn never_started(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result
     Ok(())
 }
 
-/// Removes at most `items` rows of marks that stand no longer, of all queues of the file; with the
-/// last of the file the triggers go. Gives whether more is left.
+/// Removes at most `items` rows of expired marks, of all queues of the file. The triggers are
+/// dropped with the last row of the file. Returns whether more rows are left.
 pub(crate) fn prune(tx: &Tx<'_>, items: usize) -> Result<bool, Failed> {
     Ok(tx.with_triggers(|connection| triggers::prune(connection, tx.now, items))?)
 }

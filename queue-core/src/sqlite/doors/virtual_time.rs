@@ -1,7 +1,7 @@
-//! The virtual time of a queue, by which its groups are served: the group with the least start is
-//! served, and each of its jobs moves its start on by [`cost`]. A group that comes back starts no
-//! earlier than the time that has come. As start-time fair queueing does: Goyal, Vin, Cheng,
-//! SIGCOMM 1996.
+//! The virtual time of a queue, by which its groups are served. The group with the smallest start
+//! is served, and each of its jobs advances its start by [`cost`]. A group that returns never
+//! starts earlier than the virtual time. The algorithm is start-time fair queueing: Goyal, Vin,
+//! Cheng, SIGCOMM 1996.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -10,7 +10,7 @@ use crate::{
     sqlite::connection::tx::{Failed, Queue, Tx},
 };
 
-/// By how much a job of this weight lets the start of its group grow.
+/// By how much a job advances the start of its group, for this weight.
 pub(super) fn cost(weight: u64) -> i64 {
     i64::try_from((START_COST / weight.max(1)).max(1)).unwrap_or(i64::MAX)
 }
@@ -22,20 +22,21 @@ pub(super) fn read(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<(i64, i64
     Ok(tx.sql(TIMES)?.query_row([queue.key], read).optional()?.unwrap_or_default())
 }
 
-/// The earliest start of a group of this weight that comes: behind those that came before the last
-/// claim, but no further than its next job would be. So virtual time advances even if no group
-/// ever comes again, and no later group overtakes a waiting one.
+/// The earliest start of a group of this weight that becomes eligible: behind the groups that were
+/// eligible before the last claim, but at most one job ahead. For this reason virtual time advances
+/// even if no group returns, and no later group overtakes a waiting one.
 pub(super) fn next(tx: &Tx<'_>, queue: &Queue<'_>, weight: u64) -> rusqlite::Result<i64> {
     Ok(read(tx, queue)?.0.saturating_add(cost(weight).min(START_APART.cast_signed())))
 }
 
-/// How far virtual time advances past the starts of all groups: 100,000 suspects of one group start
-/// before it is ahead again. Virtual time stands still meanwhile.
+/// How far virtual time advances past the starts of all groups. 100,000 suspects of one group start
+/// before the group is ahead again, and virtual time does not advance meanwhile.
 const LEAP: i64 = 1 << 30;
 
-/// Nothing waits, so no group is to be ahead of another one. Without groups virtual time starts
-/// over. The groups that are left have jobs that block their lines: virtual time passes their
-/// starts, whose number is not bounded. A hundred such sweeps a minute are possible for 160 years.
+/// Resets virtual time when no job waits, so that no group is ahead of another. Without groups
+/// virtual time starts from zero. The remaining groups have jobs that block their lines: virtual
+/// time advances past their starts, because their number is not bounded. With a hundred such sweeps
+/// a minute, this is possible for 160 years.
 pub(super) fn restart(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<()> {
     const RESTART: &str = "UPDATE queue_virtual_times SET virtual = earliest, plain = earliest + max(plain - virtual, 0)
         FROM (SELECT iif(EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1), virtual + ?2, 0) AS earliest
@@ -44,13 +45,13 @@ pub(super) fn restart(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<()> {
     tx.sql(RESTART)?.execute(params![queue.key, LEAP]).map(drop)
 }
 
-/// A job of a group was claimed at this start.
+/// Charges a group for a job that was claimed at this start.
 pub(super) fn charge(tx: &Tx<'_>, line: i64, start: i64, cost: i64) -> Result<(), Failed> {
     const CHARGE: &str = "UPDATE queue_groups SET start = ?2 WHERE line = ?1";
     Ok(tx.sql(CHARGE)?.execute(params![line, start.saturating_add(cost)]).map(drop)?)
 }
 
-/// How far virtual time has come, and the next start of plain jobs.
+/// The reached virtual time, and the next start of plain jobs.
 #[derive(Default)]
 pub(super) struct Served {
     virtual_time: Option<i64>,
@@ -58,12 +59,12 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// A job of a group is served at this start.
+    /// Records that a job of a group is served at this start.
     pub(super) fn group(&mut self, start: i64) {
         self.virtual_time = self.virtual_time.max(Some(start));
     }
 
-    /// The same of a plain job; the next one is served at `next`.
+    /// The same for a plain job. The next one is served at `next`.
     pub(super) fn plain(&mut self, start: i64, next: i64) {
         self.group(start);
         self.plain = self.plain.max(Some(next));

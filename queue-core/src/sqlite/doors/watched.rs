@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Marks a job as one for whose end a caller waits, unless it has ended.
+/// Marks a job as watched until its end, unless it has ended.
 pub(crate) fn watch(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<(), Failed> {
     const STATE: &str = "SELECT state FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     const ROOM: &str = "SELECT count(*) < ?2 FROM queue_watched WHERE queue = ?1";
@@ -21,7 +21,7 @@ pub(crate) fn watch(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<()
     let state: Option<i64> = tx.sql(STATE)?.query_row(params![queue.key, id.as_bytes()], |row| row.get(0)).optional()?;
     let waits = state.is_some_and(|state| ![DONE, DEAD, CANCELLED, EXPIRED].contains(&state));
     let has_room = || tx.sql(ROOM)?.query_row(params![queue.key, Unsigned(MOST_WATCHED)], |row| row.get::<_, bool>(0));
-    // Marks of callers that have gone are no reason to refuse one.
+    // Expired marks of callers do not count against the limit.
     if waits && (has_room()? || prune(tx, queue, 100)? > 0) {
         tx.sql(MARK)?.execute(params![queue.key, id.as_bytes(), after(tx.now, WATCHED)])?;
         tx.note_watched();
@@ -52,7 +52,7 @@ fn forget(tx: &Tx<'_>, queue: &Queue<'_>, id: &impl ToSql) -> rusqlite::Result<b
     Ok(tx.sql(FORGET)?.execute(params![queue.key, id])? > 0)
 }
 
-/// Removes at most `items` marks whose callers have gone.
+/// Removes at most `items` marks of callers that have stopped waiting.
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<usize> {
     const PRUNE: &str =
         "DELETE FROM queue_watched WHERE (queue, id) IN (SELECT queue, id FROM queue_watched WHERE queue = ?1 AND until <= ?2 LIMIT ?3)";

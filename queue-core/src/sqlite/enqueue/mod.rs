@@ -22,12 +22,12 @@ use crate::{
     },
 };
 
-/// In front of the stored answers of a relay: this byte, and the digest of its request.
+/// The first byte of the stored answers of a relay. The digest of its request follows.
 const OF_RELAY: u8 = 0xFF;
 
-/// Answers are stored only where they are not all `Stored`, or where they are those of a relay.
+/// Answers are stored only if they are not all `Stored`, or if they belong to a relay.
 pub(crate) fn enqueue(tx: &mut Tx<'_>, request: &Enqueue) -> Result<Vec<Enqueued>, Failed> {
-    /// The producer of a request: its last sequence, and its answers where they were not all
+    /// The producer of a request: its last sequence number, and its answers if they were not all
     /// `Stored`.
     const PRODUCER: &str = "SELECT seq, answers FROM queue_producers WHERE queue = ?1 AND name = ?2";
     const ANSWERED: &str = "UPDATE queue_producers SET seq = ?3, answers = ?4, seen = ?5 WHERE queue = ?1 AND name = ?2";
@@ -81,7 +81,7 @@ pub(crate) fn enqueue(tx: &mut Tx<'_>, request: &Enqueue) -> Result<Vec<Enqueued
     Ok(answers)
 }
 
-/// Stores a job, unless another holds its key. Notes when the earliest is due.
+/// Stores a job, unless another job holds its key. Updates the earliest due time.
 fn store(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, before: Option<Before>, earliest: &mut Option<i64>) -> Result<Enqueued, Failed> {
     let mut at = ready::due(tx, job);
     if let Some(unique) = &job.unique {
@@ -97,7 +97,7 @@ fn store(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, before: Option<Before
         end::replace_record(tx, queue, job.id.as_bytes(), before)?;
     }
     if !ready::store(tx, queue, job, at)? {
-        // A made id comes twice only by a caller that sends its own job again.
+        // A generated id is repeated only if a caller sends its own job again.
         return Ok(Enqueued::Existing);
     }
     if let Some(unique) = &job.unique {
@@ -107,8 +107,8 @@ fn store(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, before: Option<Before
     Ok(Enqueued::Stored)
 }
 
-/// Stores an event of the log of a topic as a job of a subscription. A line that is full does not
-/// refuse it: it would be lost. False: its id is known.
+/// Stores an event of a topic's log as a job of a subscription. A full group does not reject it,
+/// because it would be lost. False: its id is known.
 pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, event: &NewJob) -> Result<bool, Failed> {
     match existing(tx, queue, event)? {
         Known::Not(None) => ready::store(tx, queue, event, tx.now),
@@ -116,15 +116,15 @@ pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, event: &NewJob) -> Result
     }
 }
 
-/// What is known of the id of a new job.
+/// What is known about the id of a new job.
 enum Known {
     /// It exists, or is remembered: the answer.
     As(Enqueued),
-    /// It is free, but for this record, which gives way.
+    /// It is free, except for this record, which the new job replaces.
     Not(Option<Before>),
 }
 
-/// What is known of a given id.
+/// Looks up a chosen id.
 fn existing(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> Result<Known, Failed> {
     const JOB: &str = "SELECT state, digest, length(envelope) FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     const REMEMBERED: &str = "SELECT digest FROM queue_remembered WHERE queue = ?1 AND id = ?2";
@@ -146,7 +146,7 @@ fn existing(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> Result<Known, F
     })
 }
 
-/// Whether the broker has the job of a made id. Only a relay sends one again.
+/// Whether the broker has the job of a generated id. Only a relay sends such a job again.
 fn is_stored(tx: &Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> Result<bool, Failed> {
     const STORED: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = ?2)";
     if job.id.is_given() {
@@ -155,7 +155,7 @@ fn is_stored(tx: &Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> Result<bool, Faile
     Ok(tx.sql(STORED)?.query_row(params![queue.key, job.id.as_bytes()], |row| row.get(0))?)
 }
 
-/// The answers of a request as its producer's row has them.
+/// The answers of a request in the form of its producer's row.
 fn stored_answers(request: &Enqueue, answers: &[Enqueued]) -> Option<Vec<u8>> {
     let exceptional = answers.iter().any(|answer| *answer != Enqueued::Stored).then(|| written(answers));
     match &request.relayed {
@@ -175,8 +175,7 @@ fn of_relay(stored: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
     }
 }
 
-/// Answers as they are stored: a byte for each, then of those that name a job its id, behind the
-/// id's length.
+/// Encodes answers: a byte for each, then the length and the id for each answer that names a job.
 fn written(answers: &[Enqueued]) -> Vec<u8> {
     let mut ids = Vec::new();
     let mut bytes: Vec<u8> = Vec::with_capacity(answers.len());

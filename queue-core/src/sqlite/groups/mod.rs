@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// Groups that are looked at in one transaction when the rule of all has changed.
+/// The number of groups that one transaction reviews when the rule of all groups has changed.
 const REVIEWED: usize = 500;
 
 pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, which: &GroupList) -> Result<GroupPage, Failed> {
@@ -50,8 +50,8 @@ pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, which: &GroupList) -> Result<Gr
     Ok(page)
 }
 
-/// The names of a page, and whether there are more. Jobs with limits and without a group are no
-/// group, and stand before all others.
+/// The names of a page, and whether there are more. `NO_GROUP`, which has the jobs with limits but
+/// without a group, is not a group and sorts before all groups.
 fn names(tx: &Tx<'_>, queue: &Queue<'_>, after: Option<&GroupName>, limit: usize) -> Result<(Vec<GroupName>, bool), Failed> {
     let mut after = after.map_or_else(|| NO_GROUP.to_vec(), GroupName::stored);
     loop {
@@ -61,7 +61,7 @@ fn names(tx: &Tx<'_>, queue: &Queue<'_>, after: Option<&GroupName>, limit: usize
             .collect::<rusqlite::Result<_>>()?;
         let more = found.len() > limit;
         found.truncate(limit);
-        // What is no name is for the auditor to find. It has a place on the page all the same.
+        // An invalid name is left for the auditor. It still counts for the page.
         let names: Vec<GroupName> = found.iter().filter_map(|stored| GroupName::of_stored(stored)).collect();
         match found.pop() {
             Some(last) if more && names.is_empty() => after = last,
@@ -85,7 +85,7 @@ fn group(tx: &Tx<'_>, queue: &Queue<'_>, name: &GroupName) -> Result<StoredGroup
     Ok(group)
 }
 
-/// What a rule may add to the file.
+/// The largest number of bytes that a rule adds to the file.
 const RULE_BYTES: usize = 512;
 
 /// Sets a rule, and recomputes which groups may be served.
@@ -103,7 +103,7 @@ pub(crate) async fn change(writer: &Writer, request: &SetGroup) -> error::Result
     Ok(answer)
 }
 
-/// Sets a rule, if it is the one that was read.
+/// Sets a rule, if the stored rule is the one that was read.
 fn set(tx: &mut Tx<'_>, request: &SetGroup) -> Result<GroupSet, Failed> {
     const RULES: &str = "SELECT count(*) FROM queue_rules WHERE queue = ?1";
     let queue = tx.queue_made(&request.queue)?;
@@ -133,10 +133,10 @@ fn set(tx: &mut Tx<'_>, request: &SetGroup) -> Result<GroupSet, Failed> {
     Ok(GroupSet::Set)
 }
 
-/// Recomputes which groups may be served, for some of them: those behind a name. Returns the last
-/// one, if there are more.
+/// Recomputes whether groups may be served, for some of the groups after a name. Returns the last
+/// of them, if there are more.
 fn review(tx: &mut Tx<'_>, queue: &str, after: &[u8]) -> Result<Option<Vec<u8>>, Failed> {
-    /// The next groups with a line, behind one.
+    /// The next groups with a line, after a name.
     const STEP: &str = "SELECT name FROM queue_groups WHERE queue = ?1 AND name > ?2 ORDER BY name LIMIT ?3";
     let Some(queue) = tx.queue(queue)? else { return Ok(None) };
     let names: Vec<Vec<u8>> = tx

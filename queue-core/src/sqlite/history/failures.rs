@@ -1,4 +1,4 @@
-//! How runs of a queue have failed, by fingerprint. There is a table from the first failure on.
+//! The failures of a queue, by fingerprint. The table is created with the first failure.
 
 use rusqlite::{OptionalExtension, params};
 

@@ -1,4 +1,4 @@
-//! The history of a queue: what workers report, and what people read of it.
+//! The history of a queue: the reports of workers, and its readers.
 
 mod failures;
 
@@ -22,8 +22,8 @@ use crate::{
     },
 };
 
-/// How many jobs are ready. They are counted one by one, so that this is asked of a reader, beside
-/// which others write.
+/// The number of ready jobs. They are counted one by one. For this reason the reader counts them,
+/// while others can write.
 pub(crate) fn depth(tx: &mut Tx<'_>, name: &str) -> Result<u64, Failed> {
     const DEPTH: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state IN (?2, ?3, ?4, ?5, ?6)";
     let Some(queue) = tx.queue(name)? else { return Ok(0) };
@@ -57,7 +57,7 @@ pub(crate) fn report(tx: &mut Tx<'_>, report: &Report, ready: u64) -> Result<(),
     add(tx, &queue, SAMPLE, |row| row.map_or(sample, |row| Sample::of(&row).and(sample)).tally())
 }
 
-/// The reports of outboxes are among the places: behind the prefix is a hexadecimal number.
+/// The reports of outboxes are stored among the places: a hexadecimal number follows the prefix.
 fn stored_outboxes(tx: &Tx<'_>, queue: i64) -> rusqlite::Result<Vec<(String, Vec<u8>)>> {
     const ALL: &str = "SELECT name, place FROM queue_places WHERE queue = ?1 AND name > ?2 AND name < ?2 || 'g'";
     let mut stored = tx.sql(ALL)?;
@@ -70,7 +70,8 @@ pub(crate) fn outboxes(tx: &Tx<'_>, queue: i64) -> rusqlite::Result<Vec<OutboxRe
     Ok(OutboxRecord::merged(stored.iter().filter_map(|(name, stored)| OutboxRecord::read(name, stored, tx.now))))
 }
 
-/// A new one takes the place of the one that was not reported for the longest time.
+/// Stores the record of an outbox. If there are too many, it replaces the one with the oldest
+/// report.
 fn note_outbox(tx: &Tx<'_>, queue: i64, record: &OutboxRecord) -> rusqlite::Result<()> {
     let (name, stored) = (record.name(), stored_outboxes(tx, queue)?);
     if stored.len() >= OUTBOXES
@@ -87,8 +88,7 @@ fn with(mut row: Tally, tally: &Tally) -> Tally {
     row
 }
 
-/// Changes the places of this minute and of this hour; what is there of an earlier one has had its
-/// time.
+/// Changes the rows of this minute and this hour, and replaces the row of an earlier period.
 fn add(tx: &mut Tx<'_>, queue: &Queue<'_>, task: &str, change: impl Fn(Option<Tally>) -> Tally) -> Result<(), Failed> {
     const GET: &str = "SELECT tally FROM queue_history WHERE queue = ?1 AND task = ?2 AND unit = ?3 AND place = ?4 AND period = ?5";
     const PUT: &str = "INSERT OR REPLACE INTO queue_history (queue, task, unit, place, period, tally) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
@@ -103,7 +103,7 @@ fn add(tx: &mut Tx<'_>, queue: &Queue<'_>, task: &str, change: impl Fn(Option<Ta
     Ok(())
 }
 
-/// The task under which a task is counted.
+/// The name under which a task is counted.
 fn place_of<'n>(tx: &mut Tx<'_>, queue: &Queue<'_>, task: &'n str, hour: i64, repeats: bool) -> Result<&'n str, Failed> {
     const SEEN: &str = "UPDATE queue_tasks SET seen = ?3, repeats = max(repeats, ?4) WHERE queue = ?1 AND task = ?2";
     const COUNT: &str = "SELECT count(*) FROM queue_tasks WHERE queue = ?1";
@@ -125,15 +125,15 @@ fn place_of<'n>(tx: &mut Tx<'_>, queue: &Queue<'_>, task: &'n str, hour: i64, re
     Ok(task)
 }
 
-/// Whether jobs of a task repeat: it is not known since when the next round of one waits.
+/// Whether jobs of a task repeat: the age of such a job is unknown.
 pub(crate) fn repeats(tx: &Tx<'_>, queue: &Queue<'_>, task: &str) -> rusqlite::Result<bool> {
     const REPEATS: &str = "SELECT repeats FROM queue_tasks WHERE queue = ?1 AND task = ?2";
     let repeats: Option<i64> = tx.sql(REPEATS)?.query_row(params![queue.key, task], |row| row.get(0)).optional()?;
     Ok(repeats.is_some_and(|repeats| repeats != 0))
 }
 
-/// Takes the history of a task away that had no job for as long as hours are kept. At most one, so
-/// that this is short.
+/// Removes the history of a task that had no job during the hours that are kept. It removes at most
+/// one task, so that the transaction stays short.
 fn forget_one(tx: &mut Tx<'_>, queue: &Queue<'_>, hour: i64) -> Result<(), Failed> {
     const OLD: &str = "SELECT task FROM queue_tasks WHERE queue = ?1 AND seen < ?2 LIMIT 1";
     const FORGET: &str = "DELETE FROM queue_tasks WHERE queue = ?1 AND task = ?2";
@@ -146,7 +146,7 @@ fn forget_one(tx: &mut Tx<'_>, queue: &Queue<'_>, hour: i64) -> Result<(), Faile
     Ok(())
 }
 
-/// Notes when a release was first seen; the oldest gives way.
+/// Stores when a release was first seen, and replaces the oldest one if there are too many.
 pub(crate) fn deployed(tx: &Tx<'_>, queue: &Queue<'_>, release: &str) -> rusqlite::Result<()> {
     const SEEN: &str = "INSERT INTO queue_deployed (queue, release, at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
     const ROOM: &str = "DELETE FROM queue_deployed WHERE queue = ?1 AND release IN
@@ -163,7 +163,7 @@ pub(crate) fn history(tx: &mut Tx<'_>, name: &str, span: HistorySpan) -> Result<
     let mut stored = StoredHistory { now_ms: tx.now, ..StoredHistory::default() };
     if let Some(queue) = tx.queue(name)? {
         let periods = span.periods(tx.now);
-        // The one before says how much was enqueued in the first.
+        // The period before is needed to compute the enqueued jobs of the first period.
         let (first, last) = (number(*periods.start()) - 1, number(*periods.end()));
         let mut rows = tx.sql(ROWS)?;
         let rows = rows.query_map(params![queue.key, span.unit().letter().to_string(), first, last], |row| {

@@ -1,4 +1,4 @@
-//! R6: a heartbeat renews a lane's lease, and brings what was cancelled under it.
+//! R6: a heartbeat renews a lane's lease, and returns the lane's cancelled jobs.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -39,7 +39,7 @@ pub(crate) fn extend(tx: &mut Tx<'_>, lane: &Extend) -> Result<Extended, Failed>
     let mut rows = gone.query([lane_key])?;
     let mut cancelled = Vec::new();
     while let Some(row) = rows.next()? {
-        // A hint that cannot be read is no reason to let the lease run out.
+        // The list is only a hint. If it cannot be read, the lease is renewed nevertheless.
         if let Ok(id) = row::id(row, 0) {
             cancelled.push((id, row.get::<_, i64>(1)?.cast_unsigned()));
         }

@@ -1,4 +1,4 @@
-//! Look two: ends the lanes that are as they were at the first look.
+//! The second check: fences the lanes that have not changed since the first check.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -29,13 +29,13 @@ pub(crate) fn fence(tx: &mut Tx<'_>, queue: &str, overdue: &[OverdueLane]) -> Re
 
 /// Removes the record of the lane's worker if it has no other lane.
 fn deregister(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64) -> rusqlite::Result<()> {
-    /// Removes the load of a worker that has no lane any more.
+    /// Removes the load of a worker without a lane.
     const DEREGISTER_LOAD: &str = "DELETE FROM queue_loads AS worker WHERE queue = ?1 \
         AND process = (SELECT process FROM queue_lanes WHERE lane = ?2) \
         AND NOT EXISTS (SELECT 1 FROM queue_lanes WHERE queue = ?1 \
             AND name BETWEEN worker.process || '.' AND worker.process || '/' AND process = worker.process AND NOT fenced)";
-    /// Removes the record of a worker that has no lane any more. A fenced lane is none. The name of
-    /// a lane begins with its process and a point: so the index finds it.
+    /// Removes the record of a worker without a lane. Fenced lanes do not count. The name of a lane
+    /// begins with its process and a dot, so the index finds it.
     const DEREGISTER: &str = "DELETE FROM queue_workers AS worker WHERE queue = ?1 \
         AND process = (SELECT process FROM queue_lanes WHERE lane = ?2) \
         AND NOT EXISTS (SELECT 1 FROM queue_lanes WHERE queue = ?1 \

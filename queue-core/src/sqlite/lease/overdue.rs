@@ -1,4 +1,4 @@
-//! Look one: lanes whose lease is over, or ends later than it can.
+//! The first check: lanes whose lease has expired, or ends later than its duration allows.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::{
     },
 };
 
-/// What the name of a lane begins with whose own name is not UTF-8. Behind it is its number.
+/// The beginning of the name of a lane whose own name is not UTF-8. Its number follows.
 pub(super) const UNREADABLE: &str = "unreadable.";
 
 pub(crate) fn overdue(tx: &mut Tx<'_>, queue: &str, skip: usize, limit: usize) -> Result<OverdueLanes, Failed> {
-    /// Lanes whose lease is over, the longest first.
+    /// Lanes whose lease has expired, the oldest first.
     const EXPIRED: &str = "SELECT name, lane, deadline FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline <= ?2 \
             ORDER BY deadline, name LIMIT ?3 OFFSET ?4";
     /// Lanes whose lease ends later than its duration allows: the clock was put back.

@@ -1,4 +1,4 @@
-//! R7: takes back the jobs of fenced lanes.
+//! R7: reclaims the jobs of fenced lanes.
 
 use rusqlite::{Row, params};
 
@@ -20,8 +20,8 @@ use crate::{
     },
 };
 
-/// The jobs of the fenced lanes of one process are judged together; those that go free go first, so
-/// that a reclaimer that comes after one that was cut off judges the same.
+/// The jobs of the fenced lanes of one process are judged together. The jobs that are not charged
+/// are moved first, so that a reclaimer that continues an incomplete reclaim judges alike.
 pub(crate) fn reclaim(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<Reclaimed, Failed> {
     let mut reclaimed = Reclaimed::default();
     let Some(mut queue) = tx.queue(name)? else { return Ok(reclaimed) };
@@ -30,7 +30,7 @@ pub(crate) fn reclaim(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<R
     let mut left = RECLAIM_ITEMS;
     for lanes in lanes.chunk_by(|one, other| one.process == other.process) {
         let process = Process::of(tx, &queue, lanes)?;
-        // Backwards, as each goes to the head.
+        // In reverse order, because each job is pushed to the head.
         for (leaves, held) in process.free.iter().rev().take(left) {
             let job = settle::reclaim(tx, &queue, held, process.lives)?;
             if schedule::is_stopped(tx, &queue, held.id())? {
@@ -77,9 +77,9 @@ pub(crate) fn reclaim(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<R
 struct Lane {
     key: i64,
     process: String,
-    /// Until when its process may have lived.
+    /// The latest time at which its process may have been alive.
     until: i64,
-    /// When it renewed its lease last.
+    /// The last renewal of its lease.
     renewed: i64,
 }
 
@@ -90,13 +90,15 @@ impl Lane {
     }
 }
 
-/// What the fenced lanes of a process hold, and how it is judged.
+/// The jobs of the fenced lanes of a process, and how they are judged.
 struct Process {
-    /// Its fenced lanes were only forgotten: it continues under other names.
+    /// The broker had only forgotten its lanes: the process continues under other names.
     lives: bool,
-    /// These go to the head, uncharged; with whether their worker has stopped and left them.
+    /// These return to the head without a charge. Each with whether its worker has stopped and left
+    /// it.
     free: Vec<(bool, Held)>,
-    /// These are charged with a crash. With until when the process may have lived.
+    /// These are charged with a crash. Each with the latest time at which the process may have been
+    /// alive.
     charged: Vec<(Held, i64)>,
 }
 
@@ -111,7 +113,7 @@ impl Process {
             WHERE queue_lanes.queue = ?1 AND queue_lanes.name BETWEEN ?2 || '.' AND ?2 || '/' AND queue_lanes.process = ?2 \
                 AND queue_jobs.crashes > 0 \
             AND NOT ifnull(fenced AND deadline - duration BETWEEN 0 AND ?4 AND deadline - duration - queue_jobs.pos > queue_jobs.ran, 0))";
-        // The name of a lane begins with its process and a point: so the index finds it.
+        // The name of a lane begins with its process and a dot, so the index finds it.
         const LIVES: &str = "SELECT EXISTS (SELECT 1 FROM queue_lanes WHERE queue = ?1
             AND name BETWEEN ?2 || '.' AND ?2 || '/' AND process = ?2 AND NOT fenced AND deadline > ?3)";
         const LEAVES: &str = "SELECT EXISTS (SELECT 1 FROM queue_leaving WHERE lane = ?1)";
@@ -132,7 +134,7 @@ impl Process {
     }
 }
 
-/// Forgets a lane that holds nothing any more.
+/// Removes a lane without jobs.
 fn forget(tx: &Tx<'_>, lane: i64) -> rusqlite::Result<()> {
     const NEWS: &str = "DELETE FROM queue_gone WHERE lane = ?1";
     const LEFT: &str = "DELETE FROM queue_leaving WHERE lane = ?1";

@@ -1,4 +1,4 @@
-//! R1: a name that was never used before.
+//! R1: registers under a name that was never used before.
 
 use rusqlite::params;
 

@@ -1,4 +1,4 @@
-//! Limits: how they are listed and changed, and who holds their keys.
+//! Limits: their list, their changes, and the holders of their keys.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -44,7 +44,7 @@ pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, name: Option<&str>) -> Result<V
     Ok(answer)
 }
 
-/// How many jobs wait for each key between two, which is not part of them.
+/// The number of jobs that wait for each key in a range, whose bounds are excluded.
 fn waiting(tx: &Tx<'_>, queue: &Queue<'_>, first: &[u8], last: &[u8]) -> Result<Vec<(LimitKey, u64)>, Failed> {
     const WAITING: &str = "SELECT chains.shut, count(*) FROM
             (SELECT chain, shut FROM queue_chains WHERE queue = ?1 AND shut >= ?2 AND shut < ?3 ORDER BY shut LIMIT ?4) AS chains
@@ -58,7 +58,7 @@ fn waiting(tx: &Tx<'_>, queue: &Queue<'_>, first: &[u8], last: &[u8]) -> Result<
     Ok(found)
 }
 
-/// Between which bytes the keys of a limit are.
+/// The bounds of the keys of a limit.
 fn bounds(name: &[u8]) -> (Vec<u8>, Vec<u8>) {
     (name.to_vec(), [name, &[0xff; LimitKey::BYTES]].concat())
 }
@@ -81,8 +81,8 @@ pub(crate) fn keys(tx: &mut Tx<'_>, queue: &str, which: &LimitKeys) -> Result<Ve
     keys.map(|key| stored_key(tx, &queue, key)).collect()
 }
 
-/// The keys of a limit that are held or waited for, from one on. Each is searched for by itself: a
-/// key may have many slots, and many chains that wait.
+/// The keys of a limit that are held or waited for, from one on. Each is searched for separately,
+/// because a key may have many slots and many waiting chains.
 fn names_behind(tx: &Tx<'_>, queue: &Queue<'_>, mut from: Vec<u8>, last: &[u8], limit: usize) -> Result<Vec<Vec<u8>>, Failed> {
     const HELD: &str = "SELECT key FROM queue_slots WHERE queue = ?1 AND key >= ?2 AND key < ?3 ORDER BY key LIMIT 1";
     const SHUT: &str =
@@ -97,7 +97,7 @@ fn names_behind(tx: &Tx<'_>, queue: &Queue<'_>, mut from: Vec<u8>, last: &[u8], 
     Ok(names)
 }
 
-/// The least bytes behind some.
+/// The smallest bytes after these.
 fn behind(bytes: &[u8]) -> Vec<u8> {
     [bytes, &[0]].concat()
 }
@@ -116,13 +116,13 @@ fn stored_key(tx: &Tx<'_>, queue: &Queue<'_>, key: LimitKey) -> Result<StoredLim
     Ok(stored)
 }
 
-/// Until when a key lets none of the jobs start that wait for it, its slots apart.
+/// The time at which a key lets the first waiting job start, apart from its slots; `None`: now.
 fn opens_at(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> Result<Option<i64>, Failed> {
     let at = Ledger::default().opens_at(tx, queue, key, 1)?;
     Ok(limits::kept_until(tx, queue, key, at)?)
 }
 
-/// What a limit may add to the file.
+/// The largest number of bytes that a limit adds to the file.
 const LIMIT_BYTES: usize = 2048;
 
 /// Changes a limit, if it is stored as it was read. Then its keys may have room.
@@ -167,8 +167,8 @@ fn set(tx: &mut Tx<'_>, request: &SetLimit) -> Result<LimitSet, Failed> {
     Ok(LimitSet::Set)
 }
 
-/// The keys under which chains are shut may have room, some of them: those behind one. Gives the
-/// last one, if there are more.
+/// Reviews some of the keys under which chains are shut: those after a key. Returns the last of
+/// them, if there are more.
 fn review(tx: &mut Tx<'_>, queue: &str, name: &[u8], after: &[u8]) -> Result<Option<Vec<u8>>, Failed> {
     const SHUT: &str = "SELECT DISTINCT shut FROM queue_chains WHERE queue = ?1 AND shut > ?2 AND shut < ?3 ORDER BY shut LIMIT ?4";
     let Some(queue) = tx.queue(queue)? else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Operations: how they are stored, and their steps.
+//! The storage of operations, and their steps.
 
 use rusqlite::params;
 
@@ -21,7 +21,7 @@ fn stored(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Vec<Operation>, Failed> {
     const ALL: &str = "SELECT id, stored FROM queue_operations WHERE queue = ?1";
     let mut all = tx.sql(ALL)?;
     let rows = all.query_map(params![queue.key], |row| Ok((row.get::<_, String>(0)?, row.get::<_, Vec<u8>>(1)?)))?;
-    // What is no operation is another program's.
+    // Another program has left a value that is not an operation.
     let known =
         rows.map(|row| row.map(|(id, stored)| Operation::of_stored(queue.name, &id, &stored))).collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(known.into_iter().flatten().collect())
@@ -51,7 +51,7 @@ pub(crate) fn operate(tx: &mut Tx<'_>, request: &Operate) -> Result<Operated, Fa
             answers.extend(std::iter::repeat_n(Changed::No, passed));
             Ok::<_, Failed>(answers)
         }
-        // A row that is gone leaves no place behind: the walk removes them all.
+        // A deleted row needs no cursor, because the step removes all rows that it reads.
         OperationPart::Pop => Ok(Vec::new()),
     })?;
     for gone in before.iter().filter(|old| !after.iter().any(|operation| operation.id == old.id)) {

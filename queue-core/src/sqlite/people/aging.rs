@@ -1,4 +1,4 @@
-//! How often jobs of a queue rise that wait.
+//! The interval of aging of a queue.
 
 use rusqlite::params;
 
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Rows that are removed in one transaction.
+/// The number of rows that one transaction removes.
 const STEP: usize = 2000;
 
 pub(crate) async fn set_aging(writer: &Writer, request: &SetAging) -> Result<AgingSet> {
@@ -25,7 +25,7 @@ pub(crate) async fn set_aging(writer: &Writer, request: &SetAging) -> Result<Agi
     let commit = if request.stored.is_empty() { Commit::Synced } else { Commit::Extra(256 + request.stored.len()) };
     let wanted = request.clone();
     let answer = writer.call(commit, move |tx| set(tx, &wanted)).await?;
-    // None rises any more. In bounded steps.
+    // Aging has ended. The rows are removed in bounded steps.
     let mut rest = answer == AgingSet::Set && AgingRecord::effective_interval(&request.stored).is_none();
     while rest {
         let queue = request.queue.clone();
@@ -54,11 +54,11 @@ fn set(tx: &mut Tx<'_>, request: &SetAging) -> std::result::Result<AgingSet, Fai
     Ok(AgingSet::Set)
 }
 
-/// Forgets when jobs would have risen, some of them. Gives whether there are more.
+/// Removes some rows of `queue_rising`. Returns whether there are more.
 fn forget(tx: &mut Tx<'_>, queue: &str) -> std::result::Result<bool, Failed> {
     const FORGET: &str = "DELETE FROM queue_rising WHERE queue = ?1 AND id IN (SELECT id FROM queue_rising WHERE queue = ?1 LIMIT ?2)";
     let Some(queue) = tx.queue(queue)? else { return Ok(false) };
-    // Somebody may have set it again.
+    // An operator may have set the interval again.
     if AgingRecord::effective_interval(&aging::stored(tx, &queue)?).is_some() {
         return Ok(false);
     }

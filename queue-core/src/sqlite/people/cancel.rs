@@ -1,4 +1,4 @@
-//! R13: a job that has not ended is cancelled, whatever its state, or if it waits.
+//! R13: cancels jobs that have not ended, or only waiting ones.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -28,7 +28,7 @@ pub(super) fn cancel(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], reason: 
     Ok(changed)
 }
 
-/// False: there is no job with this id, it has ended, or it runs.
+/// False: the job does not exist, has ended or is active.
 pub(crate) fn cancel_waiting(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], reason: Option<&str>) -> Result<bool, Failed> {
     let state = match place(tx, queue, id)? {
         None | Some((DONE | DEAD | CANCELLED | EXPIRED | ACTIVE, ..)) => return Ok(false),

@@ -1,4 +1,4 @@
-//! A job or its record is removed, whatever its state but `active`, and its id is free.
+//! Removes a job or its record in any state but `active`. Its id may be used again.
 
 use rusqlite::{OptionalExtension, params};
 

@@ -1,4 +1,4 @@
-//! Where jobs stand.
+//! The position of jobs in the queue.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -41,7 +41,7 @@ fn one(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, eligible_groups: u64, most: u
 }
 
 fn lease_left(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<Option<i64>, Failed> {
-    // A lane that was fenced because its lease ended too late has no lease any more.
+    // The lease of a fenced lane ends now at the latest, even if its deadline is later.
     const LANE: &str = "SELECT CASE WHEN lane.fenced THEN min(lane.deadline, ?3) ELSE lane.deadline END FROM queue_jobs AS job
                         JOIN queue_lanes AS lane ON lane.lane = job.rank WHERE job.queue = ?1 AND job.id = ?2";
     let deadline = tx.sql(LANE)?.query_row(params![queue.key, id.as_bytes(), tx.now], |row| row.get::<_, i64>(0)).optional()?;
@@ -66,8 +66,8 @@ fn line(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, eligible_groups: u64, most: 
     Ok(line)
 }
 
-/// How many jobs of its line start before a job, at most. Chains of a priority are served in
-/// rotation: of the own one alone it is known which jobs come later.
+/// The number of jobs of its line that start before a job, up to a limit. The chains of a priority
+/// are served in rotation. Jobs of other chains with this priority therefore count as earlier.
 fn ahead(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, (state, rank, pos): (i64, i64, i64), most: u64) -> Result<u64, Failed> {
     let name = groups::of(tx, queue, id.as_bytes())?;
     let grouped = name.as_deref().filter(|name| *name != limits::NO_GROUP);
@@ -95,15 +95,14 @@ fn ahead(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, (state, rank, pos): (i64, i
     })
 }
 
-/// How many jobs of a state there are in these ranks and places.
+/// The number of jobs of a state in these ranks and places.
 fn count(tx: &Tx<'_>, queue: &Queue<'_>, state: i64, (from, to): (i64, i64), (first, last): (i64, i64)) -> rusqlite::Result<u64> {
     const COUNT: &str =
         "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank BETWEEN ?3 AND ?4 AND pos BETWEEN ?5 AND ?6";
     tx.sql(COUNT)?.query_row(params![queue.key, state, from, to, first, last], |row| Unsigned::get(row, 0))
 }
 
-/// How many jobs of a state stand before a place, in these ranks. Of many not all are counted:
-/// there are as many as there are at most.
+/// The number of jobs of a state before a place, in these ranks. The count stops at a limit.
 fn before(tx: &Tx<'_>, queue: &Queue<'_>, state: i64, (from, to): (i64, i64), pos: i64, most: u64) -> Result<u64, Failed> {
     const BEFORE: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs
                           WHERE queue = ?1 AND state = ?2 AND rank >= ?3 AND (rank, pos) < (?4, ?5) LIMIT ?6)";

@@ -1,4 +1,4 @@
-//! A job that waits is to be another one.
+//! Edits a waiting job.
 
 use crate::{
     broker::{EditJob, EditedJob},

@@ -1,4 +1,4 @@
-//! Who holds a key, and taking it from there.
+//! Shows and releases the holder of a unique key.
 
 use crate::{
     broker::{KeyHolder, UniqueKey},

@@ -1,4 +1,4 @@
-//! The jobs of a state, page by page.
+//! Lists the jobs of a state, page by page.
 
 use super::record::{failures, if_readable, record};
 use crate::{

@@ -1,4 +1,5 @@
-//! What people do: look (`stats`, `workers`, `list`, `show`), and change jobs and queues.
+//! Requests of operators: reads (`stats`, `workers`, `list`, `show`), and changes of jobs and
+//! queues.
 
 mod aging;
 mod cancel;

@@ -1,4 +1,4 @@
-//! A queue, a group or a task that is paused takes jobs in and gives none out.
+//! Pauses a queue, a group or a task: it accepts jobs, but no job starts.
 
 use rusqlite::params;
 

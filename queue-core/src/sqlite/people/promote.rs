@@ -1,4 +1,4 @@
-//! A job that waits for its time is to start now.
+//! Makes a scheduled job or a retry ready before its time.
 
 use crate::{
     broker::Changed,

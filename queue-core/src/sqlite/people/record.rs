@@ -1,4 +1,4 @@
-//! A row of `queue_jobs` for people.
+//! Decodes a row of `queue_jobs` for reports.
 
 use rusqlite::{OptionalExtension, Row, types::ValueRef};
 
@@ -21,7 +21,7 @@ use crate::{
 pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<StoredJob, Failed> {
     const LANE: &str = "SELECT name FROM queue_lanes WHERE lane = ?1";
     let state = row::state(row.get::<_, i64>(1)?)?;
-    // What is of another type is no id.
+    // A value of another type is not an id.
     let id = if let ValueRef::Blob(id) = row.get_ref(0)? { JobId::from_bytes(id)? } else { JobId::from_bytes(b"")? };
     let mut record = StoredJob::new(id, state, row.get::<_, Vec<u8>>(2)?);
     record.priority = u8::try_from(row.get::<_, i64>(3)?).ok().and_then(Priority::from_number).unwrap_or_default();
@@ -49,15 +49,15 @@ pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<St
             record.receipt = lane.map(|Text(lane)| format!("{lane}:{pos}"));
         }
         JobState::Parked => record.unreadable = note.as_deref().and_then(row::unreadable),
-        // What is noted of releases that could not read it.
+        // The note has the releases that could not read the job.
         JobState::Ready | JobState::Scheduled | JobState::Retry => {}
         _ => record.note = note.filter(|note| !note.is_empty()),
     }
     Ok(record)
 }
 
-/// A record that cannot be read is `None` here; the auditor finds it. An error of the file is
-/// returned: `None` would hide an existing job.
+/// `None` for an unreadable record, which the auditor finds. An error of the file is returned:
+/// `None` would hide an existing job.
 pub(super) fn if_readable<T>(read: Result<T, Failed>) -> Result<Option<T>, Failed> {
     match read {
         Ok(read) => Ok(Some(read)),
@@ -66,8 +66,8 @@ pub(super) fn if_readable<T>(read: Result<T, Failed>) -> Result<Option<T>, Faile
     }
 }
 
-/// Reads the column failures, which comes after those of [`record`]. A history that cannot be read
-/// has one entry, which says so.
+/// Reads the column failures, which follows those of [`record`]. An unreadable history has one
+/// entry, which states the problem.
 pub(super) fn failures(row: &Row<'_>) -> Result<Vec<Failure>, Failed> {
     let stored = row.get::<_, Option<Vec<u8>>>(13)?;
     let unreadable = |problem: Error| vec![Failure { at_ms: 0, message: problem.to_string() }];

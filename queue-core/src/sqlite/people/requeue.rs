@@ -1,4 +1,4 @@
-//! A dead letter, or a job that was cancelled or has expired, is to run again.
+//! Requeues a dead, cancelled or expired job.
 
 use crate::{
     broker::Changed,

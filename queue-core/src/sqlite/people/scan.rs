@@ -1,9 +1,9 @@
-//! Steps through the jobs of some states, in the order of the index. A place is where the last job
-//! was that was examined, whether it is still there or not.
+//! Steps through the jobs of some states, in the order of the index. A place is the position of the
+//! last job that was examined, even if the job has moved since.
 //!
-//! A scan that meets the jobs that move goes through all jobs by their ids, unless all of its
-//! states are of jobs that have ended: those keep their places. A step ends before its limit where
-//! a mebibyte of jobs was read.
+//! A scan that includes moving jobs goes through all jobs by their ids, unless all of its states
+//! are final: such jobs keep their places. A step ends before its limit when it has read a mebibyte
+//! of jobs.
 
 use rusqlite::{params, types::ValueRef};
 
@@ -55,7 +55,7 @@ fn following(numbers: &[i64], number: i64) -> Option<Place> {
     numbers.get(at + 1).map(|next| (*next, i64::MIN, i64::MIN, Vec::new()))
 }
 
-/// The numbers of a state; jobs that are ready have several.
+/// The numbers of a state; `ready` has several.
 fn numbers(state: JobState) -> Vec<i64> {
     match state {
         JobState::Ready => vec![SUSPECT, READY, LINED, LINED_SUSPECT, CHAINED],
@@ -63,8 +63,8 @@ fn numbers(state: JobState) -> Vec<i64> {
     }
 }
 
-/// Jobs of one state behind a place, as `record.rs` reads them. The index is searched for the
-/// place, and read from there on.
+/// Jobs of one state after a place, as `record.rs` reads them. The query searches the index for the
+/// place, and reads from there on.
 const SCAN: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, job.pos, job.ended, \
         job.note, job.rank, job.returns, job.returned, job.failures \
     FROM ( \
@@ -73,8 +73,8 @@ const SCAN: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.at
     ) AS page \
     CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.id = page.id ORDER BY page.rank, page.pos, page.id";
 
-/// Jobs behind a place: how many were examined, the place of the last one, and whether the step
-/// has as many bytes as it may.
+/// Jobs after a place: how many were examined, the place of the last one, and whether the step has
+/// reached its limit in bytes.
 fn some(
     tx: &Tx<'_>,
     queue: &Queue<'_>,
@@ -87,8 +87,8 @@ fn some(
     let (mut examined, mut last, mut size) = (0, None, jobs.iter().map(|(job, _)| job.envelope.len()).sum::<usize>());
     while let Some(row) = rows.next()? {
         examined += 1;
-        // A value of another type, which another program wrote, has no position. It sorts behind
-        // all others.
+        // A value of another type, which another program wrote, has no position. It sorts after all
+        // others.
         if let (ValueRef::Integer(rank), ValueRef::Integer(pos), ValueRef::Blob(id)) = (row.get_ref(10)?, row.get_ref(7)?, row.get_ref(0)?)
         {
             last = Some((state, rank, pos, id.to_vec()));
@@ -106,14 +106,12 @@ fn some(
     Ok((examined, last, false))
 }
 
-/// Jobs of a queue behind an id, as `record.rs` reads them: an id never changes, in none of the
-/// states of its job.
+/// Jobs of a queue after an id, as `record.rs` reads them. The id of a job never changes.
 const SCAN_ALL: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, job.pos, \
         job.ended, job.note, job.rank, job.returns, job.returned, job.failures \
     FROM queue_jobs AS job WHERE job.queue = ?1 AND job.id > ?2 ORDER BY job.id LIMIT ?3";
 
-/// Jobs of all states behind an id, those in other states left out. A place is the id of the last
-/// one.
+/// Jobs after an id, in the wanted states. A place is the id of the last one.
 fn all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, limit: usize) -> Result<Scanned, Failed> {
     let after = request.after.as_deref().map(place_of_bytes::<Vec<u8>>).transpose()?.unwrap_or_default();
     let mut page = tx.sql(SCAN_ALL)?;
@@ -121,8 +119,8 @@ fn all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, limit: usize) -> Result<S
     let (mut jobs, mut examined, mut size, mut last) = (Vec::new(), 0, 0, None);
     while let Some(row) = rows.next()? {
         examined += 1;
-        // What has another type, which another program wrote, is not met: SQLite sorts numbers and
-        // texts before all ids.
+        // A value of another type, which another program wrote, is skipped: SQLite sorts numbers
+        // and texts before all ids.
         if let ValueRef::Blob(id) = row.get_ref(0)? {
             last = Some(id.to_vec());
         }
@@ -143,7 +141,7 @@ fn all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, limit: usize) -> Result<S
     Ok(Scanned { jobs, examined: seen as u64, read: examined as u64, next, ..Scanned::default() })
 }
 
-/// Jobs that have a tag behind an id, as `record.rs` reads them, and the id of each entry.
+/// Jobs with a tag after an id, as `record.rs` reads them, and the id of each entry.
 const TAGGED: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, job.pos, job.ended, \
         job.note, job.rank, job.returns, job.returned, job.failures, \
         tag.id \
@@ -169,7 +167,7 @@ fn tagged(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, name: &str, value: &st
         let ValueRef::Blob(id) = row.get_ref(14)? else { continue };
         let place = place_to_bytes(&id)?;
         next = Some(place.clone());
-        // The row of an entry without a job has nothing.
+        // The row of an entry without a job is empty.
         let Some(mut job) = if_readable(record(tx, queue, row))? else { continue };
         size += job.envelope.len();
         if is_tagged(&job.envelope, name, value) && request.states.contains(&job.state) {
@@ -185,7 +183,7 @@ fn tagged(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, name: &str, value: &st
 mod tests {
     use super::*;
 
-    /// However deep a place is, a step reads no more than it shows.
+    /// A step reads only the jobs that it shows, even at a deep place.
     #[test]
     fn a_step_is_searched_for_and_never_scanned_for() {
         let connection = rusqlite::Connection::open_in_memory().unwrap();

@@ -1,4 +1,4 @@
-//! One job, with its failures and its result.
+//! Shows one job with its failures and its result.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The same of a job for whose end a caller waits.
+/// The same for a job for whose end a caller waits.
 pub(crate) fn watch(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<StoredJob>, Failed> {
     if let Some(queue) = tx.queue(queue)? {
         watched::watch(tx, &queue, id)?;
@@ -22,7 +22,7 @@ pub(crate) fn watch(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<S
     show(tx, queue, id)
 }
 
-/// Marks a queue as one that a watcher follows.
+/// Marks a queue as followed by a watcher.
 pub(crate) fn follow(tx: &mut Tx<'_>, queue: &str, valid_for: Duration) -> Result<Followed, Failed> {
     match tx.queue(queue)? {
         Some(queue) => transitions::follow(tx, &queue, valid_for),

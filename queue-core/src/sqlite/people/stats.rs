@@ -1,4 +1,4 @@
-//! Which queues there are, and the numbers of one.
+//! The list of queues, and the numbers of one queue.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) fn queues(tx: &mut Tx<'_>) -> Result<Vec<String>, Failed> {
 }
 
 pub(crate) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> {
-    // Names that begin with a dot are the broker's own.
+    // Names that begin with a dot are internal.
     const COUNTERS: &str = "SELECT name, value FROM queue_counters WHERE queue = ?1 AND name NOT LIKE '.%'";
     const LANES: &str = "SELECT count(*), count(DISTINCT process) FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline > ?2";
     let Some(queue) = tx.queue(queue)? else { return Ok(QueueStats::default()) };
@@ -76,8 +76,8 @@ fn note_oldest(tx: &Tx<'_>, queue: &Queue<'_>, groups: &[Vec<u8>], stats: &mut Q
     Ok(())
 }
 
-/// How long ago the oldest ready job of a group could start, of the first ones of each priority and
-/// of each of its first chains.
+/// How long ago the oldest ready job of a group could start. Of each priority and each of its first
+/// chains, the first jobs are examined.
 pub(crate) fn oldest_of(tx: &Tx<'_>, queue: &Queue<'_>, group: &[u8]) -> Result<Option<Duration>, Failed> {
     let age = |since: i64| Duration::from_millis(tx.now.saturating_sub(since).max(0).unsigned_abs());
     Ok(since_of(tx, queue, group)?.map(age))
@@ -91,7 +91,7 @@ fn since_of(tx: &Tx<'_>, queue: &Queue<'_>, group: &[u8]) -> Result<Option<i64>,
             oldest = Some(oldest.map_or(since, |oldest| oldest.min(since)));
         }
     }
-    // Of its chains the first ones.
+    // The first ones of its chains.
     for chain in limits::chains(tx, queue, group, HEADS)? {
         if let Some(since) = head_since(tx, queue, (CHAINED, chain), (i64::MIN, i64::MAX))? {
             oldest = Some(oldest.map_or(since, |oldest| oldest.min(since)));
@@ -100,8 +100,8 @@ fn since_of(tx: &Tx<'_>, queue: &Queue<'_>, group: &[u8]) -> Result<Option<i64>,
     Ok(oldest)
 }
 
-/// Since when the first job of a run could start that says so: not one that waited for another time
-/// meanwhile, nor of a task whose jobs repeat.
+/// The time since which the first suitable job of a run could start. A job that has waited for
+/// another time meanwhile is not suitable, and neither is a job of a task whose jobs repeat.
 fn head_since(tx: &Tx<'_>, queue: &Queue<'_>, (state, rank): (i64, i64), (from, to): (i64, i64)) -> Result<Option<i64>, Failed> {
     const HEAD: &str = "SELECT envelope FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 AND pos BETWEEN ?5 AND ?6 \
                         AND attempts = 0 AND snoozes = 0 ORDER BY pos LIMIT ?4";

@@ -1,4 +1,4 @@
-//! Schedules: what is due, every change of one, and how the jobs of one end.
+//! Schedules: due schedules, their changes, and the endings of their jobs.
 
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -93,11 +93,11 @@ pub(crate) fn list(tx: &mut Tx<'_>, name: &str, which: &ScheduleList) -> Result<
 
 pub(crate) fn set(tx: &mut Tx<'_>, request: &SetSchedule) -> Result<ScheduleAnswer, Failed> {
     /// Changes a schedule.
-    /// ?1 queue, ?2 name, ?3 definition, or nothing if it stays, ?4 state, ?5 due, ?6 whether code
+    /// ?1 queue, ?2 name, ?3 definition, or nothing to keep it, ?4 state, ?5 due, ?6 whether code
     /// declares it.
     const CHANGE: &str = "UPDATE queue_schedules SET definition = ifnull(?3, definition), state = ?4, due = ?5, declared = ?6 \
             WHERE queue = ?1 AND name = ?2";
-    /// Makes a schedule.
+    /// Creates a schedule.
     const MAKE: &str =
         "INSERT INTO queue_schedules (queue, name, definition, state, due, declared) VALUES (?1, ?2, ifnull(?3, x''), ?4, ?5, ?6)";
     const STATE: &str = "SELECT state FROM queue_schedules WHERE queue = ?1 AND name = ?2";
@@ -136,12 +136,12 @@ pub(crate) fn set(tx: &mut Tx<'_>, request: &SetSchedule) -> Result<ScheduleAnsw
     Ok(ScheduleAnswer::Set(answers))
 }
 
-/// Ids of backfills that were made until then are forgotten.
+/// Ids that backfills made before this time are removed.
 pub(crate) fn forgotten_since(tx: &Tx<'_>) -> i64 {
     tx.now.saturating_sub(i64::try_from(BACKFILL_REMEMBERED.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// Forgets them, at most `items`.
+/// Removes at most `items` of them.
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<usize> {
     const PRUNE: &str = "DELETE FROM queue_backfilled WHERE queue = ?1 AND id IN
         (SELECT id FROM queue_backfilled WHERE queue = ?1 AND at <= ?2 ORDER BY at LIMIT ?3)";
@@ -164,7 +164,7 @@ fn store(tx: &mut Tx<'_>, queue: &mut Queue<'_>, schedule: &str, tick: &TickJob)
     Ok(true)
 }
 
-/// Cancels a job of a schedule: at once if it waits, at its ending if it runs.
+/// Cancels a job of a schedule: at once if it waits, or at its ending if it is active.
 fn stop(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &JobId) -> Result<(), Failed> {
     const PLACE: &str = "SELECT state, rank, pos FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     const STOP: &str = "UPDATE queue_ticked SET stop = 1 WHERE queue = ?1 AND id = ?2";
@@ -184,7 +184,7 @@ fn stop(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &JobId) -> Result<(), Failed
     }
 }
 
-/// Whether a job that leaves its lane was to be [stopped](SetSchedule::stop) meanwhile.
+/// Whether a job that leaves its lane has to be [stopped](SetSchedule::stop).
 pub(crate) fn is_stopped(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<bool> {
     const IS_STOPPED: &str = "SELECT stop FROM queue_ticked WHERE queue = ?1 AND id = ?2";
     if !is_of_tick(id) {
@@ -194,10 +194,10 @@ pub(crate) fn is_stopped(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite:
     Ok(stop.is_some_and(|stop| stop != 0))
 }
 
-/// A job has ended in this state, or is parked: its schedule notes it. Only the id says whether it
-/// may be a schedule's.
+/// Records in the schedule of a job that the job has ended in this state, or is parked. The id
+/// shows whether the job may belong to a schedule.
 pub(crate) fn ended(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], how: &str) -> Result<(), Failed> {
-    /// Notes in a schedule that a job of it has ended.
+    /// Records in a schedule that one of its jobs has ended.
     const ENDED: &str =
         "UPDATE queue_schedules SET due = CASE WHEN ?4 THEN NULL WHEN ?5 THEN ?6 ELSE due END, state = ?3 WHERE queue = ?1 AND name = ?2";
     const TICKED: &str = "SELECT schedule, run, stop FROM queue_ticked WHERE queue = ?1 AND id = ?2";
@@ -211,14 +211,14 @@ pub(crate) fn ended(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], how: &str) ->
         tx.sql(TICKED)?.query_row(params![queue.key, id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
     let Some((schedule, run, stop)) = ticked else { return Ok(()) };
     if stop != 0 {
-        // Its lane need not be notified of it any more.
+        // Its lane no longer needs to be notified.
         tx.sql(FORGET_CANCEL)?.execute([id])?;
     }
     if how != "parked" {
         tx.sql(FORGET)?.execute(params![queue.key, id])?;
     }
     let state: Option<Vec<u8>> = tx.sql(STATE)?.query_row(params![queue.key, schedule], |row| row.get(0)).optional()?;
-    // A state that cannot be read is for those who look at the schedule.
+    // An unreadable state is reported when the schedule is read.
     let Some(mut state) = state.and_then(|state| ScheduleState::decode(&state).ok()) else { return Ok(()) };
     let due_now = state.ended(run.unsigned_abs(), how, tx.now);
     tx.sql(ENDED)?.execute(params![queue.key, schedule, state.encode(), state.paused.is_some(), due_now, tx.now])?;

@@ -1,4 +1,4 @@
-//! Reading on in a log: entries become jobs of a subscription, before a turn claims them.
+//! Reads further entries of a log: they become jobs of a subscription before a turn claims them.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -20,8 +20,8 @@ use crate::{
     },
 };
 
-/// Makes jobs of entries while fewer could start than the turn wants. Gives whether there is more
-/// to read; in a queue that is no subscription's there is not.
+/// Makes jobs of entries while fewer jobs could start than the turn wants. Returns whether there is
+/// more to read; false for a queue without a subscription.
 pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, turn: &Turn) -> Result<bool, Failed> {
     const CURSOR: &str = "SELECT cursor, unknown, types FROM queue_subscriptions WHERE topic = ?1 AND name = ?2 AND upto IS NULL";
     const READ_UP_TO: &str = "UPDATE queue_subscriptions SET cursor = ?3, skipped = min(skipped + ?4, 9007199254740992), lost = min(lost + ?5, 9007199254740992) \
@@ -36,8 +36,8 @@ pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, turn: &Turn) -> Result<bo
     let Some((mut cursor, skips, types)) = found.optional()? else { return Ok(false) };
     let mut could_start = startable(tx, queue, turn.claim)?;
     if could_start >= turn.claim {
-        // Nothing is read, and nobody has to know how many it has taken: where it may take no more,
-        // a turn that finds too little to start says so.
+        // Nothing has to be read, so the jobs are not counted. If the largest number of jobs is
+        // taken, a turn with too few ready jobs returns this.
         return Ok(tx.sql(MORE)?.query_row([topic, cursor], |row| row.get(0))?);
     }
     let (mut taken, mut read, mut bytes, mut skipped, mut lost) = (taken(tx, queue)?, 0, 0, 0, 0);
@@ -60,7 +60,7 @@ pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, turn: &Turn) -> Result<bo
     if cursor > begun {
         tx.sql(READ_UP_TO)?.execute(params![topic, name, cursor, skipped, lost])?;
     }
-    // Where it has taken as many as it may, only an ending makes room.
+    // If it has taken the largest number of jobs, only an ending makes room.
     Ok(taken < MOST_TAKEN && tx.sql(MORE)?.query_row([topic, cursor], |row| row.get(0))?)
 }
 
@@ -69,7 +69,8 @@ fn is_of(event: &NewJob, known: &str) -> bool {
     Envelope::decode(&event.envelope).is_ok_and(|envelope| envelope.task == known)
 }
 
-/// The entry behind a number, as a job. It is none if another program has damaged its id.
+/// The entry after a number, as a job; `None` instead of the job if another program has damaged its
+/// id.
 fn entry_behind(tx: &Tx<'_>, topic: i64, seq: i64) -> Result<Option<(i64, Option<NewJob>)>, Failed> {
     const NEXT: &str = "SELECT seq, id, grouped, digest, envelope FROM queue_log WHERE topic = ?1 AND seq > ?2 ORDER BY seq LIMIT 1";
     let found = tx
@@ -87,7 +88,7 @@ fn entry_behind(tx: &Tx<'_>, topic: i64, seq: i64) -> Result<Option<(i64, Option
     Ok(Some((seq, Some(event))))
 }
 
-/// How many jobs have not ended, at most as many as there may be.
+/// The number of jobs that have not ended, up to the limit.
 fn taken(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<usize> {
     const TAKEN: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state IN (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) LIMIT ?12)";
     let states =
@@ -95,8 +96,8 @@ fn taken(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<usize> {
     tx.sql(TAKEN)?.query_row(states, |row| Unsigned::get(row, 0))
 }
 
-/// How many jobs could start: `most` of those without a group at most, and of a group that may be
-/// served one, of as many groups at most.
+/// The number of jobs that could start: at most `most` without a group, and one for each of at most
+/// `most` eligible groups.
 fn startable(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> Result<usize, Failed> {
     const PLAIN: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 LIMIT ?3)";
     let plain: usize = tx.sql(PLAIN)?.query_row(params![queue.key, READY, Unsigned(most)], |row| Unsigned::get(row, 0))?;

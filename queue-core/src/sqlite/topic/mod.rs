@@ -49,15 +49,15 @@ pub(crate) fn publish(tx: &mut Tx<'_>, address: &Queue<'_>, events: &[NewJob]) -
     Ok(())
 }
 
-/// The bytes of entries that one step passes, about.
+/// The approximate number of bytes of the entries that one step reads.
 const MOST_BYTES: i64 = MAX_BYTES as i64;
 
-/// The bytes of an entry, of its id and its envelope. What the table needs besides is not counted.
+/// The size of an entry: its id and its envelope, without the overhead of the table.
 fn size_of(id: usize, envelope: usize) -> i64 {
     i64::try_from(id + envelope).unwrap_or(i64::MAX)
 }
 
-/// How many entries were ever added. The row of the topic is made if it is missing.
+/// The number of entries that were ever added. Creates the row of the topic if it is missing.
 fn added(tx: &Tx<'_>, topic: i64) -> rusqlite::Result<i64> {
     const ADDED: &str =
         "SELECT max(added, ifnull((SELECT max(seq) FROM queue_log WHERE topic = ?1), 0)) FROM queue_topics WHERE topic = ?1";
@@ -65,7 +65,7 @@ fn added(tx: &Tx<'_>, topic: i64) -> rusqlite::Result<i64> {
     tx.sql(ADDED)?.query_row([topic], |row| row.get(0))
 }
 
-/// How many bytes the log has.
+/// The size of the log in bytes.
 fn size(tx: &Tx<'_>, topic: i64) -> rusqlite::Result<i64> {
     tx.sql("SELECT size FROM queue_topics WHERE topic = ?1")?.query_row([topic], |row| row.get::<_, i64>(0))
 }
@@ -89,8 +89,8 @@ pub(crate) fn subscribe(tx: &mut Tx<'_>, request: &Subscribe) -> Result<bool, Fa
     let found = tx.sql(FIND)?.query_row(params![topic.key, &*request.name], |row| Ok((row.get::<_, Text>(0)?.0, row.get::<_, Text>(1)?.0)));
     if let Some((known, unknown)) = found.optional()? {
         let now = request.unknown.unwrap_or(Unknown::of_stored(&unknown));
-        // No type is forgotten, as it may be passed over later: workers of an older release know
-        // fewer.
+        // Types are never removed: events of a removed type might be skipped later, because workers
+        // of an older release know fewer types.
         let all: BTreeSet<&str> = known.split(',').chain(types.split(',')).filter(|event| !event.is_empty()).collect();
         let types = if types.is_empty() { known.clone() } else { all.into_iter().collect::<Vec<_>>().join(",") };
         if types != known || now.name() != unknown {
@@ -98,7 +98,7 @@ pub(crate) fn subscribe(tx: &mut Tx<'_>, request: &Subscribe) -> Result<bool, Fa
         }
         return Ok(false);
     }
-    // Behind what is gone already: it is not lost to a subscription that has not asked for it.
+    // After the entries that are gone: they do not count as lost for a new subscription.
     let gone = tx.sql(GONE)?.query_row([topic.key], |row| row.get::<_, Option<i64>>(0))?.unwrap_or(added);
     let cursor = match request.begin {
         Begin::Now => added,
@@ -167,7 +167,7 @@ pub(crate) fn trim(tx: &mut Tx<'_>, topic: &str) -> Result<Trimmed, Failed> {
     }
 }
 
-/// One step of removing what the retention does not keep.
+/// One step of removing the entries that the retention does not keep.
 fn step(tx: &Tx<'_>, topic: i64) -> Result<Trimmed, Failed> {
     const OLDEST: &str = "SELECT seq, at, length(id) + length(envelope) FROM queue_log WHERE topic = ?1 ORDER BY seq LIMIT ?2";
     const REMOVE: &str = "DELETE FROM queue_log WHERE topic = ?1 AND seq <= ?2";

@@ -31,15 +31,15 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
         })
         .optional()?;
     let Some((cursor, token, upto)) = found else { return Ok(Rewound::NotFound) };
-    // The name of the last one stays when it has ended, and how far the subscription had read
-    // before.
+    // After its end, the row keeps the token of the last rewind, and the cursor that the
+    // subscription had before it.
     let (under_way, ended) = if upto.is_some() { (token, None) } else { (None, token) };
     let (ended, before) = match ended.as_deref().and_then(|ended| ended.split_once(':')) {
         Some((ended, before)) => (Some(ended.to_owned()), before.parse().unwrap_or(0)),
         None => (ended, 0),
     };
-    // Whatever was read before an earlier rewind is let go of as well: it may not have been read
-    // again since.
+    // The entries that were read before an earlier rewind are removed as well: they may not have
+    // been read again since.
     let upto = upto.unwrap_or(0).max(cursor).max(before);
     match &request.step {
         RewindStep::Look(target) => {
@@ -47,7 +47,7 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
             let token = under_way.or(ended).unwrap_or_default();
             Ok(Rewound::Target { from: from.to_string(), upto: upto.to_string(), is_short, token })
         }
-        // It comes late: the runner has sent it twice, and this rewind has ended, or another one
+        // A late request: the runner has sent it twice, and this rewind has ended or another one
         // has begun.
         RewindStep::Begin { token, after, .. }
             if under_way.as_ref() != Some(token) && under_way.as_ref().or(ended.as_ref()).map_or("", String::as_str) != after =>
@@ -97,8 +97,8 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
     }
 }
 
-/// The cursor before a target, where the subscription has begun then, and whether entries of it are
-/// gone.
+/// The cursor before a target, the new beginning of the subscription, and whether entries of the
+/// target are gone.
 fn find(tx: &Tx<'_>, topic: i64, target: &RewindTarget) -> Result<(i64, Begin, bool), Failed> {
     const LOG: &str = "SELECT added, (SELECT min(seq) FROM queue_log WHERE topic = ?1), (SELECT at FROM queue_log WHERE topic = ?1 ORDER BY seq LIMIT 1) \
          FROM queue_topics WHERE topic = ?1";
@@ -134,8 +134,8 @@ fn number(position: &str) -> Result<i64, Failed> {
 /// The numbers of entries, and their ids.
 type Entries = Vec<(i64, Vec<u8>)>;
 
-/// Numbers and ids of entries behind a number, up to another one: those of one step, and whether
-/// there may be more.
+/// Numbers and ids of the entries after a number, up to another one: the entries of one step, and
+/// whether there may be more.
 fn entries(tx: &Tx<'_>, topic: i64, after: i64, upto: i64) -> Result<(Entries, bool), Failed> {
     const ENTRIES: &str =
         "SELECT seq, id, length(id) + length(envelope) FROM queue_log WHERE topic = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq LIMIT ?4";
@@ -159,7 +159,7 @@ fn passed(entries: &[(i64, Vec<u8>)], more: bool) -> Rewound {
     Rewound::Passed { entries: entries.len() as u64, next }
 }
 
-/// Nothing is known of an event any more, unless its job is active.
+/// Removes all data of an event, unless its job is active.
 fn forget(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<(), Failed> {
     const THERE: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = ?2)";
     if people::remove(tx, queue, id)? || tx.sql(THERE)?.query_row(params![queue.key, id], |row| row.get(0))? {

@@ -1,4 +1,4 @@
-//! What a turn is answered, and answered again (R5).
+//! The answer of a turn, and its replay (R5).
 
 use rusqlite::{OptionalExtension, params};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// What is kept of a turn's answer for a replay.
+/// The stored part of a turn's answer for a replay.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Kept {
     claim: i64,
@@ -37,7 +37,7 @@ impl Kept {
     }
 }
 
-/// The same answer again. Writes nothing.
+/// Repeats the answer. Writes nothing.
 pub(super) fn replay(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64, name: &str, kept: Option<Vec<u8>>) -> Result<TurnAnswer, Failed> {
     let mut answer = queue_state(tx, queue, None)?;
     let Some(kept) = kept else { return Ok(answer) };
@@ -69,7 +69,7 @@ pub(super) fn replay(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64, name: &str, kept
     Ok(answer)
 }
 
-/// The state of the queue for an answer. `waits`: whether jobs and suspects wait, if that is known.
+/// The state of the queue for an answer. `waits`: whether jobs and suspects wait, if known.
 pub(super) fn queue_state(tx: &Tx<'_>, queue: &Queue<'_>, waits: Option<(bool, bool)>) -> Result<TurnAnswer, Failed> {
     const PARKED: &str = "SELECT EXISTS (SELECT 1 FROM queue_parked WHERE queue = ?1)";
     const LANES: &str = "SELECT count(*) FROM queue_lanes WHERE queue = ?1 AND NOT fenced";

@@ -1,5 +1,5 @@
-//! What a turn claims, in this order: parked jobs of its tasks, one suspect if the lane runs none,
-//! the line.
+//! The jobs that a turn claims, in this order: parked jobs of its tasks, one suspect if the lane
+//! runs none, the line.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,25 +19,25 @@ use crate::{
     },
 };
 
-/// What a round costs, apart from the entries that it examines.
+/// The cost of a round, apart from the entries that it examines.
 const ROUND: usize = 20;
 
-/// What each job costs that is parked.
+/// The cost of each job that is parked.
 const PARKED: usize = 4;
 
-/// What a turn has claimed.
+/// The claimed jobs of a turn.
 #[derive(Default)]
 pub(super) struct Claimed {
     pub(super) deliveries: Vec<Delivery>,
     /// The jobs that were parked because their tasks are paused.
     pub(super) aside: Vec<JobId>,
-    /// Whether jobs and suspects wait, if the last round has asked.
+    /// Whether jobs and suspects wait, if the last round has checked.
     pub(super) waits: Option<(bool, bool)>,
 }
 
-/// A round that finds nothing although jobs may wait, and one that has parked jobs of paused tasks,
-/// is followed by another one: what it has passed over is out of the way of that. The rounds of a
-/// claim cost at most [`CLAIM_STEPS`] in all.
+/// The claim starts another round if a round found no job although jobs may wait, or if it parked
+/// jobs of paused tasks. The jobs that a round skipped or parked do not hinder the next round. The
+/// rounds of a claim cost at most [`CLAIM_STEPS`] in total.
 pub(super) fn claim(tx: &mut Tx<'_>, queue: &Queue<'_>, receipt: Receipt, turn: &Turn) -> Result<Claimed, Failed> {
     let paused = pauses::tasks(tx, queue)?;
     let (mut claimed, mut spent) = (Claimed::default(), 0);
@@ -73,7 +73,7 @@ pub(super) fn claim(tx: &mut Tx<'_>, queue: &Queue<'_>, receipt: Receipt, turn: 
         claimed.waits = None;
     }
     for delivery in &claimed.deliveries {
-        // The next job of its key may be ready with its start.
+        // Its start may have made the next job of its unique key ready.
         claimed.waits = None;
         if tx.keyed() {
             keys::started(tx, queue, delivery.id.as_bytes())?;
@@ -98,7 +98,8 @@ fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission, may_suspe
     Ok(())
 }
 
-/// Parks the jobs of paused tasks, as if a worker that does not know them had given them back.
+/// Parks the jobs of paused tasks, as if a worker that does not know the task had ended them with
+/// park.
 fn aside(
     tx: &mut Tx<'_>,
     queue: &Queue<'_>,
@@ -127,7 +128,7 @@ fn aside(
     Ok(())
 }
 
-/// The name of a task, as it stands at the beginning of an envelope.
+/// The name of the task at the beginning of an envelope.
 fn task_of(envelope: &[u8]) -> Option<&str> {
     let length = usize::from(*envelope.get(1)?);
     std::str::from_utf8(envelope.get(2..2 + length)?).ok()

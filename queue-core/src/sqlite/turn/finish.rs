@@ -1,4 +1,4 @@
-//! How a delivery ends: out by `settle`, then on by `back` or `end`.
+//! Ends a delivery: removes it by `settle`, and continues with `back` or `end`.
 
 use crate::{
     broker::{Ending, Finish, KeepLimits, WATCHED_KEEP},
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Applies one finish. False: it is stale, and changed nothing.
+/// Applies one ending. False: it is stale, and has changed nothing.
 pub(super) fn finish(
     tx: &mut Tx<'_>,
     queue: &mut Queue<'_>,
@@ -24,7 +24,7 @@ pub(super) fn finish(
     limits: KeepLimits,
 ) -> Result<bool, Failed> {
     let id = finish.id.as_bytes();
-    // Who waits for a job that is not kept reads its result for a while.
+    // A caller that waits for a job without a record needs its result for a while.
     let waits = matches!(finish.ending, Ending::Ack { .. }) && watched::is_watched(tx, queue, id)?;
     let used = finish.used();
     if let (Ending::Ack { keep: None, .. }, false, false, None) = (&finish.ending, finish.id.is_given(), waits, used) {

@@ -1,4 +1,4 @@
-//! The turn: what a lane has finished, then what it claims, in one transaction (R2 to R5).
+//! The turn: the endings of a lane, then its claim, in one transaction (R2 to R5).
 //!
 //! `finish` passes each ending to the doors; due jobs become ready; `claim` takes as many jobs as
 //! the lane has room for; `answer` returns these jobs and the state of the queue, and returns them
