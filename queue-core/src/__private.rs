@@ -1,5 +1,6 @@
-//! What the expansion of the macros uses, so that a crate with tasks depends on this one alone, and
-//! what the other crates of this workspace share. Not part of the public interface.
+//! Items that the expansion of the macros uses, so that a crate with tasks depends only on this
+//! crate, and items that the other crates of this workspace share. Not part of the public
+//! interface.
 
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
@@ -66,12 +67,12 @@ pub fn next_time_of_day(text: &str, now: SystemTime) -> Option<SystemTime> {
 /// JSON in its original form, with each float as written.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem of the text.
 pub fn json(text: &str) -> Result<serde_json::Value, String> {
     crate::codec::any_json::read(text).map_err(|problem| problem.to_string())
 }
 
-/// What a value is as JSON once it was stored.
+/// The JSON form of a value after it was stored.
 ///
 /// # Errors
 /// Why it cannot be stored.
@@ -114,7 +115,8 @@ where
     Box::pin(async move { handler.await.end(wants_result.now()).readable(T::READ_BACK) })
 }
 
-/// The way to [`run`] for a task that the worker gives values to; `FIT` when it can give them all.
+/// Selects [`run`] for a task whose parameters come from the worker. `FIT` is true if the worker
+/// can provide all of them.
 #[derive(Debug)]
 pub struct Given<const FIT: bool>;
 
@@ -130,8 +132,8 @@ impl Given<true> {
 }
 
 impl Given<false> {
-    /// This compiles, and the program does not: a value that the worker cannot give is often not
-    /// `Send` either, and that is one mistake.
+    /// A program that needs this does not compile. This function exists so that there is only one
+    /// compiler error: a value that a worker cannot provide is often not `Send` either.
     pub fn run<T, F>(_: F, _: Wanted) -> BoxFuture<'static, Outcome> {
         unreachable!("a parameter that a worker cannot give does not compile")
     }

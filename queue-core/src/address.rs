@@ -27,7 +27,7 @@ pub fn check_name(field: &'static str, name: &str) -> Result<()> {
     }
 }
 
-/// Stands between the name of a subscription and its topic in an address.
+/// Separates the name of a subscription from its topic in an address.
 const OF_TOPIC: char = '@';
 
 /// Checks the address of a queue: a name, or `SUBSCRIPTION@TOPIC`.
@@ -44,7 +44,8 @@ pub fn check_queue(queue: &str) -> Result<()> {
     }
 }
 
-/// Checks what producers register with: a queue, or a topic as [`topic_address`] writes it.
+/// Checks the address with which producers register: a queue, or a topic in the form of
+/// [`topic_address`].
 ///
 /// # Errors
 /// [`Error::Invalid`] naming the part that does not fit.
@@ -75,8 +76,8 @@ pub fn subscription_at(queue: &str) -> Option<(&str, &str)> {
     queue.split_once(OF_TOPIC).filter(|(subscription, _)| !subscription.is_empty())
 }
 
-/// Checks an id that an application gives: a name in which `@ : + %` may stand, too, for mail
-/// addresses, composed ids, and whatever is percent-encoded.
+/// Checks an id that an application chooses. It is a name that may also contain `@ : + %`, for mail
+/// addresses, composed ids, and percent-encoded texts.
 fn check_id(id: &str) -> Result<()> {
     let name: String = id.chars().map(|c| if matches!(c, '@' | ':' | '+' | '%') { '-' } else { c }).collect();
     match check_name("job id", &name) {
@@ -130,7 +131,7 @@ fn made_from_text(text: &str) -> Option<Uuid> {
 impl FromStr for JobId {
     type Err = Error;
 
-    /// Reads what [`Display`](std::fmt::Display) prints.
+    /// Parses the output of [`Display`](std::fmt::Display).
     fn from_str(text: &str) -> Result<Self> {
         match made_from_text(text) {
             Some(uuid) => Ok(JobId(Repr::Made(uuid))),

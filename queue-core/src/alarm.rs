@@ -1,8 +1,8 @@
 //! A timer that is more exact than the runtime's.
 //!
-//! The runtime's clock counts whole milliseconds and rounds up, so that a job would start one or
-//! two of them late. For the last of them a thread waits, which the system wakes within a tenth of
-//! one.
+//! The runtime's clock counts whole milliseconds and rounds up, so a job would start one or two of
+//! them late. A thread waits for the end of the time instead. The operating system wakes the thread
+//! within a tenth of a millisecond.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
@@ -11,7 +11,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-/// So long before its time the runtime's clock hands over to the thread.
+/// How long before the end of the wait the thread takes over from the runtime's clock.
 const LAST_STEP: Duration = Duration::from_millis(5);
 
 /// Waits for a time. Belongs to one task.
@@ -28,7 +28,7 @@ impl Alarm {
         Alarm { exact: Some(OnceLock::new()) }
     }
 
-    /// Waits until then. Dropped before, it has changed nothing.
+    /// Waits until this time. Dropping the future has no effect on later waits.
     pub async fn until(&self, time: Instant) {
         let before = time.checked_sub(LAST_STEP).unwrap_or(time);
         if self.exact.is_some() && before > Instant::now() {

@@ -50,7 +50,7 @@ pub enum Unknown {
     /// It is parked until a release knows its type.
     #[default]
     Park,
-    /// It is passed over, and counted.
+    /// It is skipped, and counted.
     Skip,
 }
 

@@ -26,7 +26,7 @@ use crate::{
 /// A target by its name.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All of them.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     ("scan", scan),
     ("envelope", envelope),
@@ -41,12 +41,12 @@ pub const TARGETS: &[Target] = &[
     ("hints", hints),
 ];
 
-/// A message is read by people, and stored with the job.
+/// Messages are short, because they are displayed, and stored with the job.
 fn bounded(message: &str) {
     assert!(message.len() <= ERROR_MAX, "a message of {} bytes: {}…", message.len(), message.chars().take(200).collect::<String>());
 }
 
-/// The walk over MessagePack that goes before all decoding.
+/// The pass over MessagePack that precedes all decoding.
 pub fn scan(bytes: &[u8]) {
     match codec::scan(bytes) {
         Ok(()) => {
@@ -112,7 +112,7 @@ pub fn arguments(bytes: &[u8]) {
             let mut writer = PayloadWriter::new(2);
             writer.field("tree", &tree, &TREE);
             writer.field("number", &number, &NUMBER);
-            // What is nested to the limit may be over it when it is written in its longest form.
+            // A value that is nested to the limit may exceed the limit in its longest form.
             if let Ok(written) = writer.finish("fuzz") {
                 assert_eq!(codec::scan(&written), Ok(()));
             }
@@ -229,21 +229,21 @@ pub fn url(bytes: &[u8]) {
     }
 }
 
-/// What a server sends, read as the answer to each of our scripts.
+/// The data of a server, decoded as the answer to each of our scripts.
 pub fn answers(bytes: &[u8]) {
     #[cfg(feature = "redis")]
     crate::redis::fuzz::answers(bytes);
     let _ = bytes;
 }
 
-/// What a sentinel answers about its service.
+/// The answers of a sentinel about its service.
 pub fn sentinels(bytes: &[u8]) {
     #[cfg(feature = "sentinel")]
     crate::redis::fuzz::sentinels(bytes);
     let _ = bytes;
 }
 
-/// What a server sends to those who listen for announcements.
+/// The messages of a server on a subscription.
 pub fn hints(bytes: &[u8]) {
     #[cfg(feature = "redis")]
     crate::redis::fuzz::hints(bytes);

@@ -21,24 +21,24 @@ pub enum Aging {
     Every(Duration),
     /// Jobs do not rise. It overrides the declaration in code.
     Off,
-    /// What code declares holds.
+    /// The declaration in code applies.
     AsDeclared,
 }
 
-/// The stored aging of a queue: the milliseconds of the interval that holds (0 for none), a colon,
-/// and this record. Brokers read the first part alone.
+/// The stored aging of a queue: the effective interval in milliseconds (0 for none), a colon, and
+/// this record. Brokers read only the first part.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AgingRecord {
     /// The operator's setting, in milliseconds; 0 for none.
     #[serde(rename = "p", skip_serializing_if = "Option::is_none")]
     set: Option<u64>,
-    /// What releases of the workers declare.
+    /// The declarations of the workers' releases.
     #[serde(rename = "d", skip_serializing_if = "Vec::is_empty")]
     declared: Vec<Declared>,
 }
 
-/// The release, since when it is known, and the milliseconds that it declares.
+/// A release, the time at which it was first seen, and the declared milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Declared(String, i64, u64);
 
@@ -59,7 +59,8 @@ impl AgingRecord {
         Ok(())
     }
 
-    /// A release declares this. What releases without a live worker have declared is forgotten.
+    /// Stores the declaration of a release. Removes the declarations of releases without a live
+    /// worker.
     pub fn declare(&mut self, release: &str, every: Duration, live: &BTreeSet<String>, now_ms: i64) {
         match self.declared.iter_mut().find(|declared| declared.0 == release) {
             Some(known) => known.2 = in_ms(every),
@@ -130,7 +131,7 @@ fn in_ms(every: Duration) -> u64 {
 pub struct SetAging {
     /// The queue.
     pub queue: Arc<str>,
-    /// What was read; empty if there was nothing.
+    /// The stored form that was read; empty if there was none.
     pub expected: Vec<u8>,
     /// The new stored form, see [`AgingRecord::encode`]; empty to remove it.
     pub stored: Vec<u8>,

@@ -14,7 +14,7 @@ use crate::{
 /// The first element of a request as stored.
 const VERSION: u64 = 1;
 
-/// Longest name of who asks, in bytes; a longer one is cut.
+/// The longest stored name of the requester, in bytes; a longer one is cut.
 const BY_MAX: usize = 256;
 
 /// How a worker works, or is asked to.
@@ -27,7 +27,8 @@ pub enum WorkerMode {
     Works,
     /// It claims nothing. Running jobs continue, and it stays registered.
     Quiet,
-    /// It stops: it claims nothing, what runs may end within its grace time, and then it leaves.
+    /// It stops: it claims no jobs, its running jobs may end within the grace time, and then it
+    /// leaves.
     Stopping,
 }
 
@@ -59,8 +60,8 @@ impl fmt::Display for WorkerMode {
     }
 }
 
-/// What a worker is asked for. The latest counts, which has the largest number; a worker takes each
-/// in once.
+/// A request to a worker. The request with the largest number is the latest and applies. A worker
+/// processes each request once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct WorkerAsk {
@@ -68,7 +69,7 @@ pub struct WorkerAsk {
     pub number: u64,
     /// How it is to work.
     pub mode: WorkerMode,
-    /// Who asks, for the log of the worker.
+    /// The name of the requester, for the log of the worker.
     pub by: String,
 }
 
@@ -83,7 +84,7 @@ impl WorkerAsk {
         codec::pack(&(VERSION, self.number, self.mode.number(), &self.by)).expect("texts and numbers can be encoded")
     }
 
-    /// What is stored. What is damaged, or of a newer library, asks for nothing.
+    /// Decodes the stored form. A damaged request, or one of a newer library, counts as no request.
     pub fn decoded(stored: &[u8]) -> Option<Self> {
         let (version, number, mode, by): (u64, u64, u8, String) = codec::unpack(stored).ok()?;
         let mode = WorkerMode::of_number(mode).filter(|_| version == VERSION)?;
@@ -99,7 +100,7 @@ pub struct AskWorker {
     pub queue: Arc<str>,
     /// The worker.
     pub process: ProcessId,
-    /// What it is asked for.
+    /// The request.
     pub ask: WorkerAsk,
 }
 

@@ -6,9 +6,9 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DamageKind {
-    /// A key of the broker holds something of another type, because another program wrote to it:
-    /// every command of the queue fails. A [thorough](Audit::thorough) audit finds it. Repair: the
-    /// key is renamed, and what was in it stays under the new name.
+    /// A key of the broker has another type, because another program wrote to it: every command of
+    /// the queue fails. A [thorough](Audit::thorough) audit finds it. Repair: the key is renamed,
+    /// so its content is kept under the new name.
     KeyOfAnotherType,
     /// A lane has no lease, and so would never be reclaimed. Repair: it gets an expired lease,
     /// which a live lane renews.
@@ -29,7 +29,7 @@ pub enum DamageKind {
     /// The id of a job is in `ready` more than once, or in `ready` although the job runs, waits
     /// elsewhere or has ended: it would run twice. Repair: the id stays in one place.
     IdInTwoPlaces,
-    /// A parked job has lost the name of its task, and looks like a job that waits nowhere. Repair:
+    /// A parked job has lost the name of its task, and looks like a job without a place. Repair:
     /// the name is stored again.
     ParkedWithoutTask,
     /// A unique key is held by a job that has ended or is not there: no job of this key could be
@@ -43,8 +43,8 @@ pub enum DamageKind {
     /// A schedule counts a job as one that has not ended, and the job has ended or is not there: a
     /// tick may wait for its end forever. Repair: the job is removed from the schedule.
     RunWithoutJob,
-    /// A group or a limit holds a slot for a job that does not run: fewer jobs of it could run than
-    /// it allows. Repair: the slot is free.
+    /// A group or a limit holds a slot for a job that is not active: fewer jobs could run than the
+    /// rule allows. Repair: the slot is released.
     SlotLeaked,
     /// A job of a group, or with a limit, runs and holds no slot: more could run than that allows.
     /// On Redis a [thorough](Audit::thorough) audit finds it. Repair: it holds one.
@@ -52,8 +52,8 @@ pub enum DamageKind {
     /// The line of an ordered group is held by a job that has ended or is not there: no job of the
     /// group would start. Repair: the line is free.
     LineLeaked,
-    /// A group has a job that may start, and is not among those that are served; or it is, and has
-    /// none. A [thorough](Audit::thorough) audit finds it. Repair: it is where it belongs.
+    /// A group has a job that may start but is not listed as eligible, or it is listed without such
+    /// a job. A [thorough](Audit::thorough) audit finds it. Repair: the list is corrected.
     GroupIndexWrong,
     /// Jobs wait for a limit that has room, but no claim will examine them; or the index lists jobs
     /// that do not wait. Of some a [thorough](Audit::thorough) audit finds it. Repair: the next
@@ -68,8 +68,8 @@ pub enum DamageKind {
     /// A Redis key holds entries, but the feature bit of the queue is not set, so turns do not read
     /// this key. Repair: the bit is set.
     FeatureUnnoted,
-    /// A job waits nowhere, so that no worker would find it. Repair: it goes to the tail of
-    /// `ready`. An entry whose id is not valid, or that has no content, is removed.
+    /// A job has no place, so that no worker would find it. Repair: the job is pushed to the tail
+    /// of `ready`. An entry with an invalid id or without content is removed.
     JobWithoutPlace,
 }
 
@@ -123,6 +123,7 @@ pub struct Damage {
 pub struct Audit {
     /// Repair what is found. Each repair counts in the queue's counter `repaired`.
     pub repair: bool,
-    /// Look at every job, not at the balance alone: takes as long as there are jobs.
+    /// Examine every job instead of only comparing counts. The time is proportional to the number
+    /// of jobs.
     pub thorough: bool,
 }

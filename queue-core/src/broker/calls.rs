@@ -7,7 +7,7 @@ use tokio::{sync::oneshot, time::Instant};
 use super::{DynBroker, LONGEST};
 use crate::error::{Error, Result};
 
-/// So long from now, in a hundred years at the latest.
+/// The time after a duration, at most a hundred years from now.
 pub(crate) fn after(time: Duration) -> Instant {
     Instant::now() + time.min(LONGEST)
 }
@@ -24,7 +24,7 @@ pub(crate) async fn on_broker<T: Send + 'static>(broker: &DynBroker, work: impl 
     receiver.await.map_err(|_| ended())
 }
 
-/// The same for a caller who wants to know by then.
+/// The same with a deadline of the caller.
 ///
 /// # Errors
 /// [`Error::Ambiguous`] when the time is up.

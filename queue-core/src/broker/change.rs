@@ -16,10 +16,10 @@ pub enum Change {
     /// announcement is lost.
     Cancel,
     /// `dead`, `cancelled` or `expired` → the tail of `ready`, with attempts, crashes and snoozes
-    /// cleared, and without an expiry. A given id that was free is taken again, and so is its
-    /// [key](super::Unique); a job whose key another one holds stays as it is.
+    /// cleared, and without an expiry. The job acquires its chosen id and its [key](super::Unique)
+    /// again. If another job holds the key, the job is not changed.
     Requeue,
-    /// `scheduled` or `retry` → the tail of `ready`, as if the job were due. Nothing else of it
+    /// `scheduled` or `retry` → the tail of `ready`, as if the job were due. No other property
     /// changes.
     Promote,
     /// Any state but `active` → removed, with its record. A given id is free again.
@@ -40,7 +40,7 @@ impl Change {
         }
     }
 
-    /// What was done to a changed job: `requeued`.
+    /// The past participle for a changed job: `requeued`.
     pub fn done(self) -> &'static str {
         match self {
             Change::Cancel => "cancelled",
@@ -76,9 +76,9 @@ pub enum Changed {
     /// It was changed while it ran. Its handler is cancelled at once, or with the next heartbeat of
     /// its worker if the announcement is lost.
     WhileActive,
-    /// There is no such job, or the change does not [apply](Change::applies_to) to its state.
+    /// The job does not exist, or the change does not [apply](Change::applies_to) to its state.
     No,
-    /// It stays as it is: this job holds its key.
+    /// The job was not changed, because this job holds its key.
     Held(JobId),
 }
 

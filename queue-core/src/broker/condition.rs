@@ -1,8 +1,8 @@
-//! The condition of a broker: how much room it has, and whether it takes new jobs.
+//! The condition of a broker: its free space, and whether it accepts new jobs.
 
 use std::fmt;
 
-/// What [`Broker::condition`](super::Broker::condition) answers. A figure that the broker does not
+/// The answer of [`Broker::condition`](super::Broker::condition). A value that the broker does not
 /// report is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -19,7 +19,7 @@ pub struct Condition {
     /// The numbers of the processes of this machine that read the database file now, where `log` is
     /// a figure and the system names them.
     pub readers: Vec<u32>,
-    /// Why the broker refuses new jobs, or would lose some; `None` while it takes and keeps them.
+    /// Why the broker refuses new jobs, or would lose some; `None` while it accepts and keeps them.
     pub trouble: Option<Trouble>,
     /// Problems of the folder or file system that has the database file. The broker works with
     /// them.
@@ -31,7 +31,7 @@ pub struct Condition {
 pub struct Advice {
     /// The cause.
     pub problem: String,
-    /// What can be done about it.
+    /// The recommended action.
     pub advice: &'static str,
 }
 
@@ -66,7 +66,7 @@ impl Trouble {
         }
     }
 
-    /// What can be done about it.
+    /// The recommended action.
     pub fn advice(&self) -> &'static str {
         match self {
             Trouble::Full(_) => "make room (raise `maxmemory`, or free space on the disk), or let workers catch up",
@@ -108,8 +108,8 @@ impl Condition {
         Some(used.saturating_mul(100) / limit)
     }
 
-    /// Why the write-ahead log is large, for people: "its write-ahead log has 96.0 MiB: process
-    /// 4321 reads the file".
+    /// The message about a large write-ahead log: "its write-ahead log has 96.0 MiB: process 4321
+    /// reads the file".
     pub fn large_log(&self) -> Option<String> {
         let size = bytes(self.log?);
         let numbers: Vec<String> = self.readers.iter().map(u32::to_string).collect();
@@ -121,8 +121,8 @@ impl Condition {
         Some(format!("its write-ahead log (-wal) has {size}: {readers}, and the log cannot be emptied meanwhile"))
     }
 
-    /// The figures, for people: "1.5 MiB of 2.0 MiB of memory used". Nothing where none is known
-    /// that matters.
+    /// The values in words: "1.5 MiB of 2.0 MiB of memory used". `None` if no relevant value is
+    /// known.
     pub fn room(&self) -> Option<String> {
         match (self.used, self.limit, self.free) {
             (Some(used), Some(limit), _) => Some(format!("{} of {} of memory used", bytes(used), bytes(limit))),

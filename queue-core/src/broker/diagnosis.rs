@@ -13,25 +13,25 @@ pub const PLACES_EXAMINED: u64 = 10_000;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Diagnosis {
-    /// The job, as [`show`](super::Inspect::show) gives it.
+    /// The job, as [`show`](super::Inspect::show) returns it.
     pub job: StoredJob,
     /// The broker's time, in milliseconds since 1970.
     pub now_ms: i64,
     /// Whether its queue is paused.
     pub paused: bool,
-    /// Of a job that is `held`: who holds its key. `None` if no job holds it; the job then only
-    /// waits for its time.
+    /// The holder of the key of a `held` job. `None` if no job holds it; the job then only waits
+    /// for its time.
     pub holder: Option<JobId>,
     /// For an `active` job: the remaining lease of its lane, in milliseconds; negative if it has
     /// expired, even if the lane was fenced and the job is being reclaimed. `None` if the broker
     /// does not know its lane.
     pub lease_left_ms: Option<i64>,
-    /// Of a job that is `ready`.
+    /// The line of a `ready` job.
     pub line: Option<Line>,
 }
 
 impl Diagnosis {
-    /// Of this job nothing else is known.
+    /// A diagnosis without further data.
     pub fn new(job: StoredJob, now_ms: i64, paused: bool) -> Self {
         Diagnosis { job, now_ms, paused, holder: None, lease_left_ms: None, line: None }
     }
@@ -46,14 +46,14 @@ pub struct Line {
     pub ahead: u64,
     /// How many other groups share the queue with this line. Plain jobs are one group.
     pub groups: u64,
-    /// What its group is allowed, if it has one.
+    /// The state of its group, if it has one.
     pub group: Option<GroupLine>,
-    /// The keys of its limits that let it not start now: of each who holds it, and until when its
-    /// rate lets no job of this cost start.
+    /// The limit keys that block the start of the job. Each has the jobs that hold it, and the time
+    /// until which its rate blocks jobs of this cost.
     pub limits: Vec<StoredLimitKey>,
 }
 
-/// What the group of a ready job is allowed.
+/// The state of the group of a ready job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupLine {
@@ -61,13 +61,13 @@ pub struct GroupLine {
     pub name: GroupName,
     /// Whether it is paused.
     pub paused: bool,
-    /// By whom, since when, why and until when, if it is.
+    /// The pause of the group, if it is paused.
     pub pause: Option<Pause>,
     /// Its cap, if it has one.
     pub cap: Option<u32>,
     /// How many of its jobs run.
     pub running: u64,
-    /// Some of these, at most [`HOLDERS_NAMED`], if the group is at its cap.
+    /// Some of the running jobs, at most [`HOLDERS_NAMED`], if the group is at its cap.
     pub holders: Vec<JobId>,
     /// Of an ordered group: the job that blocks its line, unless it is this one.
     pub blocked_by: Option<JobId>,
@@ -79,7 +79,7 @@ impl GroupLine {
         GroupLine { name, paused: false, pause: None, cap: None, running: 0, holders: Vec::new(), blocked_by: None }
     }
 
-    /// Whether as many of its jobs run as may.
+    /// Whether the group has as many running jobs as its cap allows.
     pub fn is_full(&self) -> bool {
         self.cap.is_some_and(|cap| self.running >= u64::from(cap))
     }

@@ -41,7 +41,7 @@ impl fmt::Display for Durability {
     }
 }
 
-/// What an enqueue waits for after the jobs are stored.
+/// The condition for which an enqueue waits after the jobs are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirm {
     /// The failures that the jobs shall survive.
@@ -50,8 +50,8 @@ pub struct Confirm {
     pub replicas: u32,
 }
 
-/// What an enqueue got, at least. It may be less than it asked for; the jobs are stored
-/// nevertheless.
+/// The achieved durability of an enqueue, at least. It may be less than requested; the jobs are
+/// stored nevertheless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirmed {
     /// The failures that the jobs survive.
@@ -61,7 +61,7 @@ pub struct Confirmed {
 }
 
 impl Confirmed {
-    /// Whether this is at least what was asked for.
+    /// Whether this is at least the requested durability.
     pub fn is(self, asked: Confirm) -> bool {
         self.durability >= asked.durability && self.replicas >= asked.replicas
     }

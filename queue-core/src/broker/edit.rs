@@ -6,9 +6,9 @@ use crate::address::JobId;
 /// Changes a waiting job, if it still has the given version. Applications use
 /// [`Inspector::edit`](crate::inspect::Inspector::edit).
 ///
-/// What can be edited of a job is its envelope, its priority, its group, its limits, its key and
-/// its time. A job that already has the wanted values is not a conflict, so a request without an
-/// answer can be repeated.
+/// An edit can change the envelope, the priority, the group, the limits, the key and the time of a
+/// job. A job that already has the wanted values is not a conflict, so a request without an answer
+/// can be repeated.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EditJob {
@@ -29,7 +29,7 @@ pub struct EditJob {
     pub priority: Priority,
     /// The group that it is to have, if any.
     pub group: Option<GroupName>,
-    /// The limits that it is to be subject to, if there are any.
+    /// The new limits, if any.
     pub limits: Option<Box<JobLimits>>,
     /// The key that it is to have in place of the one that it has. `None`: its key stays, if it has
     /// one.
@@ -102,7 +102,7 @@ pub enum EditedJob {
     Yes,
     /// It has already all that is wanted.
     AsWanted,
-    /// There is no such job.
+    /// The job does not exist.
     Missing,
     /// It does not wait: it is in this state, and stays as it is.
     Closed(JobState),

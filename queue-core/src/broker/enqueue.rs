@@ -36,7 +36,7 @@ pub struct NewJob {
     /// For a given id: the digest of task and payload that decides between `Existing` and
     /// `IdConflict`. Zero for a generated id.
     pub digest: u64,
-    /// Its key, if it is to be the only one of its kind.
+    /// Its unique key, if it has one.
     pub unique: Option<Box<Unique>>,
     /// Its group, if it has one.
     pub group: Option<GroupName>,
@@ -64,7 +64,7 @@ pub struct Enqueue {
     pub seq: u64,
     /// The jobs, in order.
     pub jobs: Vec<NewJob>,
-    /// The digest of what a relay sends, see [`relayed`](Self::relayed).
+    /// The digest of a relay's request, see [`relayed`](Self::relayed).
     pub relayed: Option<[u8; 16]>,
     /// The caller's deadline, if it is before [`CALL_DEADLINE`](super::CALL_DEADLINE). It is not
     /// sent to the broker.
@@ -80,15 +80,15 @@ impl Enqueue {
     /// An enqueue by the relay of an outbox, which may send jobs again that were stored under
     /// another name. `digest` is that of its rows.
     ///
-    /// - The number is answered again only for the same digest. For another one the answer is
-    ///   [`Error::Old`](crate::Error::Old), and nothing is stored: the rows of this number are not
-    ///   those that it was first used for.
+    /// - The number is answered again only for the same digest. For another digest the answer is
+    ///   [`Error::Old`](crate::Error::Old), and nothing is stored: these are not the rows for which
+    ///   the number was first used.
     /// - A job whose generated id the broker has, in any state, is answered
     ///   [`Existing`](Enqueued::Existing).
-    /// - A job behind one of its group that was answered [`GroupFull`](Enqueued::GroupFull) is
+    /// - If a job was answered [`GroupFull`](Enqueued::GroupFull), later jobs of its group are
     ///   answered [`Held`](Enqueued::Held).
     /// - A job that needs a feature which a worker of the queue does not know is answered `Held`,
-    ///   and so are those of its group behind it. They do not refuse the others.
+    ///   and so are later jobs of its group. Other jobs are stored.
     /// - The name is forgotten after thirty times the age of other silent producers.
     #[must_use]
     pub fn relayed(mut self, digest: [u8; 16]) -> Self {
@@ -117,8 +117,8 @@ pub enum Enqueued {
     Buffered(JobId),
     /// It is not stored: its group already has `max_size` ready jobs.
     GroupFull,
-    /// It is not stored: an earlier job of its group and of this enqueue was not either, or a
-    /// worker of an older release does not know a feature that it needs. For a
+    /// The job is not stored. Either an earlier job of its group in this enqueue was not stored, or
+    /// a worker of an older release does not know a feature that the job needs. For a
     /// [relay](Enqueue::relayed).
     Held,
 }

@@ -12,7 +12,7 @@ use crate::{
     json,
 };
 
-/// By how much the virtual start of a group of weight 1 grows with a job of it that is claimed.
+/// How far a claimed job advances the virtual start of a group of weight 1.
 pub const START_COST: u64 = 10_000;
 
 /// How far the start of a new group is behind the virtual time. It is small compared with the cost
@@ -38,38 +38,39 @@ pub fn share_of_plain(groups: u64, plain: u64, grouped: u64) -> u64 {
 pub struct SetGroup {
     /// The queue.
     pub queue: Arc<str>,
-    /// Whose rule.
+    /// The groups to which the rule applies.
     pub of: RuleOf,
     /// The rule that was read.
     pub expected: GroupRule,
     /// The rule that is to hold. An empty one is removed.
     pub rule: GroupRule,
-    /// Of [`RuleOf::Declared`], and of no other: what was read, which is compared, and what is to
-    /// be stored. See [`GroupsRecord`].
+    /// Only for [`RuleOf::Declared`]: the stored form that was read, which is compared, and the new
+    /// stored form. See [`GroupsRecord`].
     pub record: Option<(Arc<str>, Arc<str>)>,
 }
 
-/// What releases declare of all groups of a queue. As stored: the rule that holds, and behind it
-/// this record, which brokers do not read.
+/// The declarations of releases for all groups of a queue. The stored form is the effective rule,
+/// followed by this record, which brokers do not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupsRecord(Vec<Declared>);
 
-/// The release, since when it is known, and the rule that it declares.
+/// A release, the time at which it was first seen, and the declared rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Declared(String, i64, String);
 
 impl GroupsRecord {
-    /// What holds: what the release declares that was first seen latest.
+    /// The effective declaration: that of the release that was first seen last.
     pub fn rule(&self) -> GroupRule {
         self.0.iter().max_by_key(|declared| declared.1).map(|declared| GroupRule::of_stored(&declared.2)).unwrap_or_default()
     }
 
-    /// What each release declares.
+    /// The declaration of each release.
     pub fn declarations(&self) -> impl Iterator<Item = (&str, GroupRule)> {
         self.0.iter().map(|declared| (declared.0.as_str(), GroupRule::of_stored(&declared.2)))
     }
 
-    /// A release declares this. What releases without a live worker have declared is forgotten.
+    /// Stores the declaration of a release. Removes the declarations of releases without a live
+    /// worker.
     pub fn declare(&mut self, release: &str, rule: &GroupRule, live: &BTreeSet<String>, now_ms: i64) {
         match self.0.iter_mut().find(|declared| declared.0 == release) {
             Some(known) => known.2 = rule.stored(),
@@ -119,7 +120,7 @@ impl SetGroup {
         self.rule.check(&self.of)
     }
 
-    /// For brokers: whether what is stored is another rule than the one that was read.
+    /// For brokers: whether the stored rule differs from the rule that was read.
     pub fn is_stale(&self, stored: &str) -> bool {
         match &self.record {
             Some((read, _)) => **read != *stored,
@@ -147,7 +148,7 @@ impl SetGroup {
         if self.rule.paused { rule + &GroupRule::reason_of_stored(stored).unwrap_or_default() } else { rule }
     }
 
-    /// For brokers: the error where there are as many rules as there may be.
+    /// For brokers: the error if the queue has the largest number of rules.
     pub fn too_many(&self) -> Error {
         let problem =
             format!("would be one more than the {GROUP_RULES} rules of a queue; remove others, or set the rule of all groups, `*`");
@@ -168,12 +169,12 @@ pub enum GroupSet {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GroupList {
-    /// The one of this name, whether anything is known of it or not.
+    /// The group of this name, even if it has no jobs and no rule.
     One(GroupName),
     /// All that have a job that is ready or runs, or a rule: by the length and the bytes of their
     /// names.
     All {
-        /// Behind this one: the [`next`](GroupPage::next) of the page before.
+        /// The last group of the previous page, its [`next`](GroupPage::next).
         after: Option<GroupName>,
         /// The most groups to list, 1 to 500.
         limit: usize,
@@ -204,19 +205,19 @@ pub struct StoredGroup {
     /// Its name.
     #[serde(rename = "group")]
     pub name: GroupName,
-    /// How many jobs of it are ready.
+    /// The number of ready jobs.
     pub ready: u64,
-    /// How many run: the slots that it holds.
+    /// The number of running jobs, which is the number of held slots.
     pub active: u64,
     /// Its own rule.
     #[serde(flatten)]
     pub rule: GroupRule,
-    /// If it is paused: by whom, since when, why and until when.
+    /// The pause of the group, if it is paused.
     pub pause: Option<Pause>,
     /// Of an ordered group: the job that blocks its line.
     pub blocked_by: Option<JobId>,
-    /// How long ago its oldest ready job could start for the first time, as
-    /// [`QueueStats::oldest`](super::QueueStats::oldest) says it of a queue.
+    /// How long ago its oldest ready job could start for the first time, in the same way as
+    /// [`QueueStats::oldest`](super::QueueStats::oldest) for a queue.
     #[serde(rename = "oldest_ms", serialize_with = "json::ms")]
     pub oldest: Option<Duration>,
 }
@@ -242,20 +243,20 @@ pub struct GroupPage {
     pub groups: Vec<StoredGroup>,
     /// The default rule of all groups, as an operator has set it.
     pub others: GroupRule,
-    /// What code declares of all groups, as it is stored: see [`GroupsRecord`]. What holds of it is
+    /// The stored declarations of code for all groups: see [`GroupsRecord`]. The effective one is
     /// [`declared`](Self::declared).
     #[serde(rename = "declared", serialize_with = "declared")]
     pub stored_declared: String,
     /// The rule of jobs without a group.
     pub plain: GroupRule,
-    /// Behind which group the next page begins.
+    /// The group after which the next page begins.
     pub next: Option<GroupName>,
     /// If a [`GroupList::Line`] was asked for: the first jobs of the line, in the order in which
     /// they will start; suspects last.
     #[serde(skip)]
     pub line: Vec<JobId>,
-    /// The broker's time, in milliseconds since 1970: a pause whose end has passed is found by the
-    /// next claim.
+    /// The broker's time, in milliseconds since 1970: a pause that has expired ends with the next
+    /// claim.
     #[serde(skip)]
     pub now_ms: i64,
 }
@@ -280,7 +281,7 @@ impl GroupPage {
         self
     }
 
-    /// What code declares of all groups.
+    /// The effective declaration of code for all groups.
     pub fn declared(&self) -> GroupRule {
         GroupRule::of_stored(&self.stored_declared)
     }
@@ -292,8 +293,8 @@ impl GroupPage {
         source.into_iter().find(|(_, rule)| field(rule)).map_or("default", |(source, _)| source)
     }
 
-    /// The effective defaults of all groups: the fields that an operator has set, else those that
-    /// code declares.
+    /// The effective defaults of all groups: the fields that an operator has set override those
+    /// that code declares.
     pub fn defaults(&self) -> GroupRule {
         self.others.or(self.declared())
     }

@@ -16,8 +16,8 @@ pub struct Hint {
     pub count: u64,
     /// When the announced job is due; `None`: now.
     pub due: Option<Instant>,
-    /// When it was announced, by a clock of the broker, in microseconds; `None`: not known. A claim
-    /// that was [answered](super::TurnAnswer::as_of) later, and left no job, has found the
+    /// When it was announced, by a clock of the broker, in microseconds; `None`: unknown. If a
+    /// later claim was [answered](super::TurnAnswer::as_of) and left no job, it has found the
     /// announced work.
     pub as_of: Option<i64>,
 }
@@ -48,7 +48,8 @@ struct Announcement {
     as_of: Option<i64>,
 }
 
-/// So many announcements are remembered for waiters that are late. Who has missed more looks now.
+/// The number of announcements that are remembered for late waiters. A waiter that has missed more
+/// polls at once.
 const REMEMBERED: usize = 16;
 
 /// Announcers by name. Those without listeners are removed.
@@ -83,7 +84,7 @@ impl<K: Hash + Eq> Announcers<K> {
         self.by_name.get(name)
     }
 
-    /// Announces to everybody that there may be something now.
+    /// Announces to all listeners that there may be work now.
     pub fn announce_all(&self) {
         self.by_name.values().for_each(|announcer| announcer.announce(None));
     }
@@ -115,7 +116,7 @@ impl Announcer {
         });
     }
 
-    /// Whether anybody listens.
+    /// Whether there is a listener.
     pub fn has_listeners(&self) -> bool {
         !self.0.is_closed()
     }

@@ -110,8 +110,7 @@ pub const FAILURES_KEPT: usize = 10;
 /// Most bytes of an error's message in a listing.
 pub const LISTED_ERROR: usize = 512;
 
-/// Everything known about one job, as it is stored. People get the decoded
-/// [`JobRecord`](crate::inspect::JobRecord).
+/// All stored data of one job. Operators get the decoded [`JobRecord`](crate::inspect::JobRecord).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StoredJob {
@@ -129,9 +128,10 @@ pub struct StoredJob {
     pub crashes: u32,
     /// How often it has snoozed.
     pub snoozes: u32,
-    /// How often a service that it calls has had enough.
+    /// How often a service that it calls has rate-limited it.
     pub rate_limited: u32,
-    /// How often a run of it was stopped because its worker stopped: it was returned, uncharged.
+    /// How often a run was stopped because its worker stopped: the job was returned, and not
+    /// charged.
     pub returns: u32,
     /// When it was last returned so, in broker milliseconds since 1970.
     pub returned_ms: Option<i64>,
@@ -166,7 +166,7 @@ pub struct StoredJob {
 pub struct Unreadable {
     /// The releases, sorted.
     pub releases: Vec<String>,
-    /// When it is buried, in broker milliseconds since 1970; 0 if that is not known.
+    /// When it is buried, in broker milliseconds since 1970; 0 if unknown.
     pub until_ms: i64,
 }
 
@@ -198,8 +198,8 @@ impl StoredJob {
         }
     }
 
-    /// As a listing has it: without its result, and of its failures the last alone, whose message
-    /// is cut at [`LISTED_ERROR`].
+    /// The form in lists: without its result, and only with its last failure, whose message is cut
+    /// at [`LISTED_ERROR`].
     pub fn listed(mut self) -> Self {
         self.result = None;
         let last = self.failures.pop();

@@ -32,7 +32,7 @@ impl Extend {
         Extend { queue: queue.into(), lane, answered, lease, load: None, leaving: false }
     }
 
-    /// The same, with what its worker uses. A worker reports it with one of its lanes.
+    /// The same, with the resource usage of its worker. A worker reports it with one of its lanes.
     #[must_use]
     pub fn with_load(mut self, load: WorkerLoad) -> Self {
         self.load = Some(load);
@@ -55,8 +55,7 @@ pub struct Extended {
     /// still needs its ending.
     pub cancelled: Vec<(JobId, u64)>,
     /// The latest request to the worker, for a heartbeat that carries its
-    /// [load](Extend::with_load).
-    /// It comes with every such heartbeat.
+    /// [load](Extend::with_load). Every such heartbeat returns it.
     pub asked: Option<WorkerAsk>,
 }
 
@@ -66,7 +65,7 @@ impl Extended {
         Extended { cancelled, asked: None }
     }
 
-    /// The same, with what was asked of the worker.
+    /// The same, with a request to the worker.
     #[must_use]
     pub fn asking(mut self, asked: Option<WorkerAsk>) -> Self {
         self.asked = asked;
@@ -83,7 +82,7 @@ pub struct OverdueLane {
     pub deadline_ms: i64,
 }
 
-/// A lane whose lease ends later than a renewal would end now.
+/// A lane whose lease ends later than a lease that is renewed now.
 ///
 /// The broker's clock has been put back since the lane's last request, or another server with a
 /// slower clock has taken over. That clock cannot show whether the lane is alive. The lane is dead
@@ -100,21 +99,21 @@ pub struct Ahead {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OverdueLanes {
-    /// Lanes whose deadline is past.
+    /// Lanes whose deadline has passed.
     pub expired: Vec<OverdueLane>,
-    /// Lanes whose lease ends later than a renewal would end now.
+    /// Lanes whose lease ends later than a lease that is renewed now.
     pub ahead: Vec<Ahead>,
     /// How many lanes are fenced and not yet reclaimed to the end.
     pub fenced: usize,
 }
 
 impl OverdueLanes {
-    /// Lanes whose deadline is past, and how many are fenced.
+    /// Lanes whose deadline has passed, and the number of fenced lanes.
     pub fn new(expired: Vec<OverdueLane>, fenced: usize) -> Self {
         OverdueLanes { expired, ahead: Vec::new(), fenced }
     }
 
-    /// Adds lanes whose lease ends later than a renewal would end now.
+    /// Adds lanes whose lease ends later than a lease that is renewed now.
     #[must_use]
     pub fn ahead(mut self, ahead: Vec<Ahead>) -> Self {
         self.ahead = ahead;
@@ -126,11 +125,12 @@ impl OverdueLanes {
 ///
 /// If the process held suspects, each suspect is charged one crash. If it held none, each of its
 /// jobs is charged one crash and becomes a suspect. A job that has run longer than before its last
-/// crash is no longer a suspect: it is treated like any other job. So the job that kills its
-/// process is found, and the jobs beside it are not punished. If the process has another lane with
-/// a valid lease, it has not crashed: the broker had lost the lane, and no crash is charged. All
-/// lanes of a process should therefore have the same lease and be renewed together. No crash is
-/// charged to the jobs of a lane that has reported that it is [leaving](Extend::leaving).
+/// crash is no longer a suspect: it is treated like any other job. In this way the job that crashes
+/// its process is found, and the other jobs of the process are not charged again. If the process
+/// has another lane with a valid lease, it has not crashed: the broker had lost the lane, and no
+/// crash is charged. All lanes of a process should therefore have the same lease and be renewed
+/// together. No crash is charged to the jobs of a lane that has reported that it is
+/// [leaving](Extend::leaving).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrashRule {
     /// The number of crashes that buries a job. Default: 3.
@@ -159,7 +159,7 @@ impl CrashRule {
     }
 }
 
-/// What a step of a reclaim did.
+/// The result of one step of a reclaim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reclaimed {

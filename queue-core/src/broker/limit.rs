@@ -22,8 +22,8 @@ pub const LIMIT_STEP: usize = 200;
 /// smaller tickets, so they are examined first.
 pub(crate) const TICKETS: i64 = 1 << 48;
 
-/// What the rounds of a claim that finds nothing, or parks jobs, may cost in all. A round costs 20,
-/// 4 for each job that it parks, and 1 for each entry that it examines and may not claim.
+/// The total cost of the rounds of a claim that finds no job, or parks jobs. A round costs 20, plus
+/// 4 for each job that it parks, plus 1 for each entry that it examines but may not claim.
 pub const CLAIM_STEPS: usize = 4000;
 
 /// The number of kinds of jobs that are counted as waiting for a limit. Jobs of one kind have the
@@ -34,7 +34,7 @@ pub const CHAINS_COUNTED: usize = 1000;
 pub const LONGEST_CLOSED: Duration = Duration::from_secs(24 * 3600);
 
 /// A limit as stored: the effective value, then NUL, then its settings and declarations. Brokers
-/// read the first part alone.
+/// read only the first part.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LimitRecord {
@@ -44,12 +44,12 @@ pub struct LimitRecord {
     /// The rule that an operator has set; it overrides what code declares.
     #[serde(rename = "p", skip_serializing_if = "Option::is_none")]
     set: Option<String>,
-    /// What releases of the workers declare.
+    /// The declarations of the workers' releases.
     #[serde(rename = "d", skip_serializing_if = "Vec::is_empty")]
     declared: Vec<Declared>,
 }
 
-/// What a release declares, and since when.
+/// A release, the time at which it was first seen, and its declaration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Declared(String, i64, String);
 
@@ -69,17 +69,17 @@ impl LimitRecord {
         self.set = rule.filter(|rule| !rule.is_empty()).map(|rule| rule.stored());
     }
 
-    /// What code declares: of several releases the one that was first seen latest.
+    /// The effective declaration of code: that of the release that was first seen last.
     pub fn declared(&self) -> Option<LimitRule> {
         self.declared.iter().max_by_key(|declared| declared.1).map(|declared| LimitRule::of_stored(&declared.2))
     }
 
-    /// What each release declares.
+    /// The declaration of each release.
     pub fn declarations(&self) -> impl Iterator<Item = (&str, LimitRule)> {
         self.declared.iter().map(|declared| (declared.0.as_str(), LimitRule::of_stored(&declared.2)))
     }
 
-    /// What holds.
+    /// The effective rule.
     pub fn rule(&self) -> LimitRule {
         let declared = self.declared().unwrap_or_default();
         let rule = self.set().map_or(declared, |set| set.over(declared));
@@ -87,7 +87,8 @@ impl LimitRecord {
         LimitRule { burst: rule.burst.filter(|_| rule.rate.is_some()), ..rule }
     }
 
-    /// A release declares this. What releases without a live worker have declared is forgotten.
+    /// Stores the declaration of a release. Removes the declarations of releases without a live
+    /// worker.
     pub fn declare(&mut self, release: &str, rule: &LimitRule, live: &BTreeSet<String>, now_ms: i64) {
         match self.declared.iter_mut().find(|declared| declared.0 == release) {
             Some(known) => known.2 = rule.stored(),
@@ -96,7 +97,8 @@ impl LimitRecord {
         self.declared.retain(|declared| declared.0 == release || live.contains(&declared.0));
     }
 
-    /// Releases have gone: what they declared holds no longer, unless nothing else does.
+    /// Removes the declarations of releases without a live worker, unless no other declaration is
+    /// left.
     pub fn retain_live(&mut self, live: &BTreeSet<String>) {
         if self.declared.iter().any(|declared| live.contains(&declared.0)) {
             self.declared.retain(|declared| live.contains(&declared.0));
@@ -133,7 +135,7 @@ impl LimitRecord {
         codec::unpack(&bytes[behind..]).map_err(|problem| Error::Decode { what: "a limit".into(), problem })
     }
 
-    /// For brokers: what holds, of the form in storage.
+    /// For brokers: the effective rule of the stored form.
     pub fn effective_rule(bytes: &[u8]) -> LimitRule {
         let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
         std::str::from_utf8(text).map(LimitRule::of_stored).unwrap_or_default()
@@ -148,9 +150,9 @@ pub struct SetLimit {
     pub queue: Arc<str>,
     /// The name of the limit.
     pub name: Arc<str>,
-    /// What was read; empty if there was none.
+    /// The stored form that was read; empty if there was none.
     pub expected: Vec<u8>,
-    /// What is to be stored; empty: it is removed.
+    /// The new stored form; empty to remove it.
     pub stored: Vec<u8>,
 }
 
@@ -169,7 +171,7 @@ impl SetLimit {
         check_name("limit", &self.name)
     }
 
-    /// For brokers: the error where there are as many limits as there may be.
+    /// For brokers: the error if the queue has the largest number of limits.
     pub fn too_many(&self) -> Error {
         let problem = format!("would be one more than the {LIMIT_RULES} limits of a queue; remove others with `limits remove`");
         Error::invalid("limit", &*self.name, problem)
@@ -190,14 +192,14 @@ pub enum LimitSet {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredLimit {
-    /// What is stored, see [`LimitRecord`].
+    /// The stored form, see [`LimitRecord`].
     pub stored: Vec<u8>,
-    /// How many slots of it are held: one for each job that runs.
+    /// The number of held slots: one for each running job.
     pub held: u64,
-    /// How many jobs wait for a slot of it, of at most [`CHAINS_COUNTED`] kinds that differ in
-    /// group, priority or keys.
+    /// The number of jobs that wait for a slot. At most [`CHAINS_COUNTED`] kinds of jobs are
+    /// counted, which differ in group, priority or keys.
     pub full: u64,
-    /// How many jobs wait for its rate, of as many kinds.
+    /// The number of jobs that wait for the rate, counted in the same way.
     pub rated: u64,
 }
 
@@ -216,12 +218,12 @@ pub enum LimitKeys {
     Of {
         /// The name of the limit.
         name: Arc<str>,
-        /// Behind this one.
+        /// The key after which the page begins.
         after: Option<LimitKey>,
         /// The most keys to list, 1 to 500.
         limit: usize,
     },
-    /// These, whether they are held or not: what holds a job back that is subject to them.
+    /// These keys, even if no job holds them: they show what blocks a job with these limits.
     These(Vec<LimitKey>),
 }
 
@@ -235,17 +237,17 @@ impl LimitKeys {
     }
 }
 
-/// A key of a limit: who holds it, and when it lets the next job start.
+/// A limit key: its holders, and when it lets the next job start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredLimitKey {
     /// The key.
     pub key: LimitKey,
-    /// What holds for it.
+    /// The effective rule of the limit.
     pub rule: LimitRule,
-    /// How many slots of it are held.
+    /// The number of held slots.
     pub held: u64,
-    /// The first jobs that hold one, at most [`HOLDERS_NAMED`](super::HOLDERS_NAMED).
+    /// The first jobs that hold a slot, at most [`HOLDERS_NAMED`](super::HOLDERS_NAMED).
     pub holders: Vec<JobId>,
     /// How many jobs wait for it, of at most [`CHAINS_COUNTED`] kinds.
     pub waiting: u64,

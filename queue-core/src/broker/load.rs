@@ -53,13 +53,13 @@ fn cores<S: Serializer>(millis: &Option<u64>, serializer: S) -> Result<S::Ok, S:
 }
 
 impl WorkerLoad {
-    /// A worker with `slots` slots, of which `busy` hold a job. Nothing is known of the memory and
-    /// the CPU of its process.
+    /// A worker with `slots` slots, of which `busy` hold a job. The memory and CPU usage of its
+    /// process are unknown.
     pub fn new(busy: u64, slots: u64) -> Self {
         WorkerLoad { busy, slots, ..WorkerLoad::default() }
     }
 
-    /// With what its process uses.
+    /// Adds the resource usage of its process.
     #[must_use]
     pub fn using(mut self, memory: Option<u64>, cpu_millis: Option<u64>) -> Self {
         (self.memory, self.cpu_millis) = (memory, cpu_millis);
@@ -94,8 +94,8 @@ impl WorkerLoad {
         stored
     }
 
-    /// What is stored of a worker, read at this time. A damaged form, or one of a newer library, is
-    /// read as empty.
+    /// Decodes the stored form of a worker, at this time. A damaged form, or one of a newer
+    /// library, is read as empty.
     pub(super) fn read(stored: &[u8], now_ms: i64) -> Option<Self> {
         let (version, memory, cpu_millis, busy, slots, mode, received, at_ms): Stored = codec::unpack(stored).ok()?;
         let mode = WorkerMode::of_number(mode).filter(|_| version == VERSION)?;

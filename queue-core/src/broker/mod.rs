@@ -12,17 +12,17 @@
 //! The field `lane` of a request names one *lane*: a worker's registration with one queue. A lane
 //! that [registers](Broker::register) gets a name that was never used before, an entry at the
 //! broker, and a **lease**. Every [turn](Broker::turn) and every [heartbeat](Broker::extend) renews
-//! the lease. A turn hands in endings and claims new jobs. Each claim stores a **receipt** with its
+//! the lease. A turn submits endings and claims new jobs. Each claim stores a **receipt** with its
 //! jobs: the lane's name and a claim number that only grows. An ending counts only while the stored
-//! receipt equals the delivery's, byte for byte. When a lease is over, a reclaimer
+//! receipt equals the delivery's, byte for byte. When a lease has expired, a reclaimer
 //! [fences](Broker::fence) the lane: the broker answers
 //! [`Error::Forgotten`](crate::Error::Forgotten) to all of its later requests. Then the reclaimer
-//! [takes back](Broker::reclaim) the lane's jobs.
+//! [reclaims](Broker::reclaim) the lane's jobs.
 //!
 //! # Requests are sent again until they are answered
 //!
 //! Turns and enqueues carry a sequence number. The caller sends a request without an answer again,
-//! **unchanged**. The broker recognises the number, carries out nothing twice, and gives the same
+//! **unchanged**. The broker recognizes the number, carries out nothing twice, and returns the same
 //! answer. `Forgotten` means that the broker does not know this lane or producer, or not its last
 //! requests: register under a new name, and consider all jobs that it held as lost.
 //!
@@ -119,12 +119,13 @@ pub const RECLAIM_ITEMS: usize = 100;
 
 #[doc(hidden)]
 pub mod sealed {
-    /// Keeps [`Broker`](super::Broker) ours to change; naming it is a promise to follow.
+    /// Seals [`Broker`](super::Broker), so that its methods may change. A crate that names the seal
+    /// has to follow such changes.
     #[derive(Debug)]
     pub struct Seal;
 }
 
-/// The kind and location of a broker, for people.
+/// The kind and location of a broker, for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BrokerInfo {

@@ -1,4 +1,4 @@
-//! Outboxes: what a relay reports of one, and the form in which it is read.
+//! Outboxes: the reports of relays, and their decoded form.
 
 use std::{
     collections::BTreeMap,
@@ -15,8 +15,8 @@ use crate::{
     text::cut,
 };
 
-/// Most outboxes that a queue keeps a report of. The one that was not reported for the longest time
-/// gives way.
+/// The most outboxes whose reports a queue keeps. A new outbox replaces the one with the oldest
+/// report.
 pub const OUTBOXES: usize = 16;
 
 /// Most queues of an outbox in a report. The others are added up as [`OTHER_QUEUES`].
@@ -56,7 +56,7 @@ pub struct OutboxRecord {
     pub id: String,
     /// The name of its database, without a password.
     pub database: String,
-    /// New rows of a queue are refused beyond this number of them.
+    /// New rows of a queue are refused if it has this number of rows.
     pub max_rows: u64,
     /// New rows of a queue are refused while its oldest row is older than this.
     #[serde(rename = "max_age_ms", serialize_with = "json::ms")]
@@ -169,14 +169,14 @@ impl OutboxRecord {
         stored
     }
 
-    /// When something was stored, in milliseconds since 1970; 0 for what is damaged. For brokers.
+    /// When a report was stored, in milliseconds since 1970; 0 if it is damaged. For brokers.
     #[doc(hidden)]
     pub fn stored_at(stored: &[u8]) -> i64 {
         codec::unpack(stored).map_or(0, |stored: Stored| stored.5)
     }
 
-    /// What is stored under a name among the counters, read at this time. What is damaged, of a
-    /// newer library, or older than two weeks is not shown. For brokers.
+    /// Decodes a report that is stored among the counters, at this time. A report that is damaged,
+    /// of a newer library, or older than two weeks is left out. For brokers.
     #[doc(hidden)]
     pub fn read(name: &str, stored: &[u8], now_ms: i64) -> Option<Self> {
         let id = name.strip_prefix(OUTBOX)?.to_owned();
@@ -194,8 +194,8 @@ impl OutboxRecord {
         })
     }
 
-    /// Joins what is reported in several queues: the newest report of each outbox, sorted by the
-    /// name of the database.
+    /// Merges the reports of several queues: the newest report of each outbox, sorted by the name
+    /// of the database.
     pub fn merged(records: impl IntoIterator<Item = OutboxRecord>) -> Vec<OutboxRecord> {
         let mut newest: BTreeMap<String, OutboxRecord> = BTreeMap::new();
         for record in records {
@@ -235,7 +235,7 @@ impl OutboxRecord {
         self.age >= STALE
     }
 
-    /// What is wrong with it, each with what to do.
+    /// The problems of the outbox, each with the recommended action.
     pub fn problems(&self) -> Vec<(String, &'static str)> {
         let (mut problems, database) = (Vec::new(), &self.database);
         if self.is_stale() {
@@ -257,7 +257,7 @@ impl OutboxRecord {
                 "`outbox list --refused` shows the reasons, `outbox retry` sends them again, `outbox drop` deletes them",
             ));
         }
-        // Of an old report that is not known.
+        // An old report does not show the present age.
         let old = |depth: &&OutboxDepth| !self.is_stale() && depth.oldest.is_some_and(|age| age >= OLD);
         if let Some(depth) = self.queues.iter().filter(old).max_by_key(|depth| depth.oldest) {
             let age = humantime::format_duration(Duration::from_secs(depth.oldest.unwrap_or_default().as_secs()));

@@ -13,7 +13,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What registers with a queue.
+/// The kind of party that registers with a queue.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Party {
@@ -24,9 +24,9 @@ pub enum Party {
         /// The record of its worker. The broker stores it with the first lane of the worker in this
         /// queue.
         info: WorkerInfo,
-        /// Whether the broker has forgotten the lane in whose place it registers, although that
-        /// one's lease stood: the broker has lost data, or is an older copy of itself. The broker
-        /// notes the time, see [`QueueStats::lost_at`](super::QueueStats::lost_at).
+        /// Whether it replaces a lane that the broker has forgotten although its lease was valid.
+        /// Then the broker has lost data, or is an older copy. The broker stores the time, see
+        /// [`QueueStats::lost_at`](super::QueueStats::lost_at).
         lost: bool,
     },
     /// A producer.
@@ -65,7 +65,7 @@ impl Register {
         self
     }
 
-    /// A lane in the place of one that the broker has forgotten although its lease stood.
+    /// The same for a lane that replaces a forgotten one whose lease was valid.
     #[must_use]
     pub fn after_loss(mut self, is_lost: bool) -> Self {
         if let Party::Lane { lost, .. } = &mut self.party {

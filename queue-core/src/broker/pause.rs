@@ -1,5 +1,5 @@
-//! Pauses: nothing is claimed of a queue or a group, and no job of a task runs, until it is resumed
-//! or the end of the pause has come.
+//! Pauses: no job of a queue or a group is claimed, and no job of a task runs, until an operator
+//! resumes it or the pause expires.
 
 use std::{
     fmt,
@@ -21,7 +21,7 @@ use crate::{
 /// Longest reason of a pause, in bytes.
 pub const PAUSE_REASON_MAX: usize = 1024;
 
-/// Longest name of who pauses, in bytes; a longer one is cut.
+/// The longest stored name of the operator who pauses, in bytes; a longer one is cut.
 pub const PAUSED_BY_MAX: usize = 128;
 
 /// Most tasks of a queue that are paused at once.
@@ -30,7 +30,7 @@ pub const PAUSED_TASKS: usize = 100;
 /// The most expired pauses that one turn ends. The next turn ends the others.
 pub const RESUMED_AT_ONCE: usize = 100;
 
-/// What is paused in a queue.
+/// The subject of a pause in a queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum PauseOf {
@@ -38,13 +38,13 @@ pub enum PauseOf {
     Queue,
     /// A group: none of its jobs is claimed.
     Group(GroupName),
-    /// A task, by the name that is stored with its jobs: a claim that meets such a job parks it.
-    /// The job comes back with the task.
+    /// A task, by the name that is stored with its jobs. A claim that finds such a job parks it.
+    /// The job is resumed with the task.
     Task(Arc<str>),
 }
 
 impl PauseOf {
-    /// For brokers: a letter, and the name behind it as it is stored.
+    /// For brokers: a letter, followed by the stored form of the name.
     pub fn stored(&self) -> Vec<u8> {
         match self {
             PauseOf::Queue => b"q".to_vec(),
@@ -79,16 +79,16 @@ impl fmt::Display for PauseOf {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pausing {
-    /// When it ends by itself, by the broker's clock. It must lie in the future.
+    /// When it expires, by the broker's clock. It must be in the future.
     pub until: Option<Due>,
-    /// Why: at most [`PAUSE_REASON_MAX`] bytes.
+    /// The reason: at most [`PAUSE_REASON_MAX`] bytes.
     pub reason: Option<Arc<str>>,
-    /// Who pauses.
+    /// The operator who pauses.
     pub by: Option<Arc<str>>,
 }
 
 impl Pausing {
-    /// Nothing is said.
+    /// A pause without end, reason and name.
     pub fn new() -> Self {
         Pausing::default()
     }
@@ -101,7 +101,7 @@ impl Pausing {
         self
     }
 
-    /// The pause ends by itself this time after the broker has taken it in.
+    /// The pause expires this time after the broker has stored it.
     #[must_use]
     pub fn lasting(mut self, time: Duration) -> Self {
         self.until = Some(Due::After(time));
@@ -115,20 +115,20 @@ impl Pausing {
         self
     }
 
-    /// Who pauses. An empty name is not stored.
+    /// The operator who pauses. An empty name is not stored.
     #[must_use]
     pub fn by(mut self, who: impl Into<String>) -> Self {
         self.by = Some(cut(who.into(), PAUSED_BY_MAX)).filter(|who| !who.is_empty()).map(Into::into);
         self
     }
 
-    /// For brokers: of a group whose job has ended with
+    /// For brokers: the pause of a group whose job has ended with
     /// [`Ending::RateLimited`](super::Ending::RateLimited).
     pub fn after_rate_limit() -> Self {
         Pausing::new().because("a service that a job of the group calls has had enough")
     }
 
-    /// For brokers: who and why, as they are stored behind the times.
+    /// For brokers: the name and the reason in the form in which they are stored after the times.
     pub fn encoded(&self) -> String {
         serde_json::to_string(&(self.by.as_deref(), self.reason.as_deref())).unwrap_or_default()
     }
@@ -154,13 +154,13 @@ fn past(until: &str) -> Error {
     Error::invalid("until", until, "is not in the future by the broker's clock; use a later time, or leave it out")
 }
 
-/// Pauses or resumes something. What is paused already gets the new end and reason.
+/// Pauses or resumes a subject. A subject that is paused already gets the new end and reason.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SetPause {
     /// The queue.
     pub queue: Arc<str>,
-    /// What of it.
+    /// The subject.
     pub of: PauseOf,
     /// The pause; `None` to resume.
     pub pause: Option<Pausing>,
@@ -186,7 +186,7 @@ impl SetPause {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a queue or a task outside the grammar, a reason that is too long, and
-    /// an end that is no time in the future.
+    /// an end that is not in the future.
     pub fn check(&self) -> Result<()> {
         check_queue(&self.queue)?;
         if let PauseOf::Task(task) = &self.of {
@@ -195,8 +195,7 @@ impl SetPause {
         self.pause.as_ref().map_or(Ok(()), Pausing::check)
     }
 
-    /// For brokers: the error where there are as many rules of groups, or paused tasks, as there
-    /// may be.
+    /// For brokers: the error if the queue has the largest number of group rules or paused tasks.
     pub fn too_many(&self) -> Error {
         if matches!(self.of, PauseOf::Task(_)) {
             let problem = format!("would be one more than the {PAUSED_TASKS} paused tasks of a queue; pause the queue");
@@ -221,20 +220,20 @@ impl SetPause {
     }
 }
 
-/// A pause that holds: who paused, when, why and until when. A `None` field is unknown, or was not
-/// given.
+/// A valid pause: the operator, the time, the reason and the end. A `None` field is unknown, or was
+/// not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Pause {
     /// Since when, by the broker's clock.
     #[serde(serialize_with = "json::utc")]
     pub since: Option<SystemTime>,
-    /// When it ends by itself, by the broker's clock; `None`: it lasts until it is resumed.
+    /// When it expires, by the broker's clock; `None`: it lasts until an operator resumes it.
     #[serde(serialize_with = "json::utc")]
     pub until: Option<SystemTime>,
     /// Why.
     pub reason: Option<String>,
-    /// Who paused it, or last changed the reason and the end.
+    /// The operator who paused it, or last changed the reason and the end.
     pub by: Option<String>,
 }
 
@@ -244,7 +243,7 @@ impl Pause {
         format!("{since_ms}:{}:{encoded}", until_ms.map(|until| until.to_string()).unwrap_or_default())
     }
 
-    /// For brokers: reads the form in storage. What is not in this form is a reason.
+    /// For brokers: decodes the stored form. A text of another form is a reason.
     pub fn of_stored(stored: &str) -> Self {
         let mut parts = stored.splitn(3, ':');
         let parsed = (|| {
@@ -283,7 +282,7 @@ impl Pause {
     }
 }
 
-/// Behind `paused`: until when, by whom, why.
+/// The text that follows `paused`: the end, the operator, and the reason.
 impl fmt::Display for Pause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("paused")?;
@@ -312,11 +311,11 @@ fn time(ms: i64) -> Option<SystemTime> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredPause {
-    /// What is paused.
+    /// The subject.
     pub of: PauseOf,
-    /// Who paused, when, why and until when.
+    /// The operator, the time, the reason and the end.
     pub pause: Pause,
-    /// Of a task: how many of its jobs are parked, also those that no worker knew.
+    /// For a task: the number of its parked jobs, including those that no worker knew.
     pub parked: u64,
 }
 
@@ -345,7 +344,7 @@ impl Pauses {
         Pauses { now_ms, pauses }
     }
 
-    /// What is paused and has not ended by the broker's clock.
+    /// The pauses that have not expired by the broker's clock.
     pub fn unexpired(self) -> impl Iterator<Item = StoredPause> {
         self.pauses.into_iter().filter(move |stored| !stored.pause.is_over_at(self.now_ms))
     }

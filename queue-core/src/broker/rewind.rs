@@ -20,7 +20,7 @@ pub enum RewindTarget {
     /// Where a new one could begin: at the oldest event, the next one, or a time.
     At(Begin),
     /// At the event with this position, as [`Inspect::read_topic`](super::Inspect::read_topic)
-    /// gives it.
+    /// returns it.
     Event(String),
 }
 
@@ -51,8 +51,8 @@ pub struct Rewind {
     pub step: RewindStep,
 }
 
-/// What a step of a rewind does. A token is a name of this rewind that no other has: letters,
-/// digits and `-`.
+/// The action of one step of a rewind. A token is a unique name of this rewind: letters, digits and
+/// `-`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RewindStep {
     /// Finds the target, and changes nothing.
@@ -65,25 +65,25 @@ pub enum RewindStep {
         /// Of the rewind.
         token: String,
         /// The token that [`Look`](RewindStep::Look) has found. If the subscription has another
-        /// one, this step is late, or another rewind has begun since, and nothing is changed.
+        /// token, this step is late, or another rewind has begun since. Then nothing is changed.
         after: String,
     },
-    /// Counts entries behind a position, up to another one.
+    /// Counts the entries after a position, up to another one.
     Count(String, String),
-    /// Cancels those of these jobs that wait, and no other: a job that runs or has ended stays as
-    /// it is.
+    /// Cancels those of these jobs that wait. A job that is active or has ended is not changed.
     Cancel {
-        /// Of the rewind.
+        /// The token of the rewind.
         token: String,
         /// The reason, if there is one.
         reason: Option<String>,
         /// Which, at most [`MAX_ITEMS`].
         ids: Vec<JobId>,
     },
-    /// Lets go of the jobs of entries behind a position, up to the cursor that there was: all but
-    /// those that are active are removed, and their ids are free.
+    /// Forgets the jobs of entries after a position, up to the old cursor: all except active jobs
+    /// are removed, and their ids may be used again.
     Forget(String, String),
-    /// The subscription reads on. The number is that of the entries whose jobs were forgotten.
+    /// The subscription continues to read. The number is that of the entries whose jobs were
+    /// forgotten.
     End(String, u64),
 }
 
@@ -113,13 +113,14 @@ impl Rewind {
     }
 }
 
-/// What a step of a rewind has found.
+/// The result of a step of a rewind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rewound {
-    /// There is no such subscription.
+    /// The subscription does not exist.
     NotFound,
-    /// Another rewind of it has taken over, or the step came after the end of its rewind.
+    /// Another rewind of the subscription has taken over, or the step arrived after the end of its
+    /// rewind.
     Other,
     /// Where it begins, and the cursor that there was; `is_short`: entries of the target are gone,
     /// or may be.
@@ -137,11 +138,11 @@ pub enum Rewound {
     Passed {
         /// How many.
         entries: u64,
-        /// The position behind them, if there may be more.
+        /// The position after them, if there may be more.
         next: Option<String>,
     },
-    /// So many jobs were cancelled.
+    /// The number of cancelled jobs.
     Cancelled(u64),
-    /// The subscription reads on.
+    /// The subscription continues to read.
     Ended,
 }

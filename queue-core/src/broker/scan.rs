@@ -22,8 +22,8 @@ pub struct StoredPage {
     pub next: Option<u64>,
 }
 
-/// The offset of the last page of a listing: it has the last jobs, as many as the page holds, and
-/// no `next`.
+/// The offset of the last page of a list: it has the last jobs, as many as fit on the page, and no
+/// `next`.
 pub const LAST: u64 = u64::MAX;
 
 impl StoredPage {
@@ -43,14 +43,14 @@ pub struct Scan {
     pub states: Vec<JobState>,
     /// The [`next`](Scanned::next) of the step before; `None` for the first step.
     pub after: Option<Vec<u8>>,
-    /// How many places it looks at: 1 to 500. A step that [goes through
-    /// all](Self::scans_whole_queue) jobs may look at some more, as many as the broker has in one
-    /// piece; one whose jobs have a mebibyte ends before.
+    /// The most places to examine: 1 to 500. A step that [scans all](Self::scans_whole_queue) jobs
+    /// may examine some more, because the broker reads them in pieces. A step ends earlier when its
+    /// jobs have a mebibyte.
     pub limit: usize,
-    /// Name and value of a tag: it looks at the jobs that have this tag, and at no other, in the
-    /// order of their ids.
+    /// Name and value of a tag: only jobs that have this tag are examined, in the order of their
+    /// ids.
     pub tag: Option<(String, String)>,
-    /// Whether it meets the jobs that move as well: see [`including_moved`](Self::including_moved).
+    /// Whether it includes moving jobs: see [`including_moved`](Self::including_moved).
     pub includes_moved: bool,
     /// With a tag: whether the first step returns the number of jobs with it.
     pub counts: bool,
@@ -62,17 +62,17 @@ impl Scan {
         Scan { queue: queue.to_owned(), states: states.to_vec(), after: None, limit, tag: None, includes_moved: false, counts: true }
     }
 
-    /// The step behind another one.
+    /// The step after another one.
     #[must_use]
     pub fn after(mut self, place: Option<Vec<u8>>) -> Self {
         self.after = place;
         self
     }
 
-    /// It also finds a job that goes meanwhile from one of the states to another, or to another
+    /// It also finds a job that moves meanwhile from one of the states to another, or to another
     /// place of its state, unless the job has failed or ended since the scan began. The order is
-    /// then one that no move of a job changes, and a job may be found twice. A scan by a tag is
-    /// always such a scan.
+    /// then one that no move of a job changes, and a job may be found twice. A scan by a tag always
+    /// includes moving jobs.
     #[must_use]
     pub fn including_moved(mut self) -> Self {
         self.includes_moved = true;
@@ -92,7 +92,7 @@ impl Scan {
         self
     }
 
-    /// Of the jobs with this tag alone.
+    /// Only jobs with this tag.
     #[must_use]
     pub fn tagged(mut self, name: &str, value: &str) -> Self {
         self.tag = Some((name.to_owned(), value.to_owned()));
@@ -100,16 +100,17 @@ impl Scan {
     }
 }
 
-/// Jobs that are ready go from line to line, and one that waits or runs may come to any other place
-/// of those. Of `retry` and `scheduled` alone the order is known: a job that comes to `retry` has
-/// failed since, and so only a job that goes from `retry` to `scheduled` has to be met.
+/// Ready jobs move between lists, and a waiting or active job may move to any other place of these
+/// states. Only the order of `retry` and `scheduled` is known. A job that moves to `retry` has
+/// failed since the scan began. For this reason only jobs that move from `retry` to `scheduled`
+/// have to be found.
 pub(crate) fn scans_whole_queue(states: &[JobState]) -> bool {
     let mut places = states.iter().filter(|state| !state.is_final());
     let are_due = |state: &&JobState| matches!(state, JobState::Scheduled | JobState::Retry);
     states.contains(&JobState::Ready) || places.clone().count() > 1 && !places.all(|state| are_due(&state))
 }
 
-/// What a step has found.
+/// The result of a step.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Scanned {

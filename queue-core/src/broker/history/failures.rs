@@ -17,13 +17,13 @@ pub const FAILURE_PATTERNS: usize = 200;
 /// Most failure patterns in a report. Further ones are counted under [`Fingerprint::OTHERS`].
 pub const PATTERNS_REPORTED: usize = 50;
 
-/// So many tasks of a pattern are kept: those that failed last.
+/// The number of tasks that are kept for a pattern: those that failed last.
 pub const TASKS_NAMED: usize = 20;
 
-/// So many releases of a pattern are kept: those that failed last.
+/// The number of releases that are kept for a pattern: those that failed last.
 pub const RELEASES_NAMED: usize = 10;
 
-/// So many jobs of a pattern are kept: those that failed last.
+/// The number of jobs that are kept for a pattern: those that failed last.
 pub const JOBS_NAMED: usize = 5;
 
 /// A pattern that has not been seen for this time is no longer reported.
@@ -35,7 +35,7 @@ pub const CRASHED: &str = "the process that ran it died, or lost the broker";
 /// Longest message of a pattern, in bytes.
 const MESSAGE: usize = 512;
 
-/// Failures of a queue whose texts differ in numbers, ids and quoted values alone. From
+/// Failures of a queue whose texts differ only in numbers, ids and quoted values. From
 /// [`Inspector::failures`](crate::inspect::Inspector::failures).
 ///
 /// It is [`Serialize`](serde::Serialize): the fields by their names, times in UTC, tasks and
@@ -43,14 +43,14 @@ const MESSAGE: usize = 512;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FailurePattern {
-    /// What they have in common, as a number. The filter `failure=` takes it.
+    /// Their common part, as a number. The filter `failure=` accepts it.
     pub fingerprint: Fingerprint,
-    /// The same as people read it: the text with `*` for each number, id and quoted value.
+    /// The common part as text, with `*` for each number, id and quoted value.
     /// [`Fingerprint::OTHERS`] has none.
     pub pattern: String,
     /// The text of the last one, at most 512 bytes of it.
     pub message: String,
-    /// How many runs have failed so since the first, those that were tried again among them.
+    /// The number of runs with this failure since the first one, including runs that were retried.
     pub count: u64,
     /// When the first was reported, by the broker's clock.
     #[serde(serialize_with = "json::utc")]
@@ -85,7 +85,7 @@ impl FailurePattern {
         }
     }
 
-    /// Counts failures with this text, of a task, of a release, and of a job if it is known.
+    /// Counts failures with this text for a task, a release, and a job if it is known.
     #[must_use]
     pub fn with(mut self, count: u64, text: &str, task: &str, release: &str, job: Option<JobId>) -> Self {
         self.add(count, text, task, release, job);
@@ -131,8 +131,8 @@ impl FailurePattern {
             .expect("numbers and texts can be encoded")
     }
 
-    /// Reads what [`encoded`](Self::encoded) wrote, or what a script has made of it. `None` if it
-    /// is something else.
+    /// Decodes the output of [`encoded`](Self::encoded), also after a script has changed it. `None`
+    /// if it has another form.
     pub fn decoded(fingerprint: Fingerprint, bytes: &[u8]) -> Option<Self> {
         type Names = Vec<(String, u64)>;
         type Stored = (i64, i64, u64, String, String, Names, Names, Vec<String>);

@@ -38,25 +38,25 @@ pub const MINUTES: u64 = 120;
 /// How many hours are kept.
 pub const HOURS: u64 = 14 * 24;
 
-/// Of how many tasks a queue keeps a history. A task that had no job for two weeks gives its place
-/// to another.
+/// The number of tasks of which a queue keeps a history. A task that had no job for two weeks is
+/// replaced by another one.
 pub const TASKS: usize = 100;
 
-/// The name under which everything is counted that has no task with a history of its own: jobs that
-/// cannot be decoded, jobs of tasks that their worker did not know, jobs of dead workers, and tasks
-/// beyond [`TASKS`]. No task has this name.
+/// The name under which all jobs are counted whose task has no separate history: jobs that cannot
+/// be decoded, jobs of tasks that their worker did not know, jobs of crashed workers, and tasks
+/// beyond [`TASKS`]. It is not a valid name of a task.
 pub const OTHERS: &str = "*";
 
 /// The name under which the depth of the queue is kept.
 pub const SAMPLE: &str = "";
 
-/// Most releases of a queue that are kept: those that were seen first last.
+/// The most releases of a queue that are kept: those that were first seen last.
 pub const RELEASES_SEEN: usize = 50;
 
 /// The number of hours for which a broker keeps the last report of a process.
 pub const REPORTERS_HOURS: u64 = 24;
 
-/// What a worker has counted in a queue since its last report.
+/// The counts of a worker in a queue since its last report.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
@@ -67,13 +67,14 @@ pub struct Report {
     /// The number of this report, from 1 on in each queue. A report whose number is not above the
     /// last is a replay and changes nothing.
     pub seq: u64,
-    /// What happened, by task. No task twice, at most [`TASKS`] of them. A report without tasks
-    /// still contains the length of the queue.
+    /// The counts by task, at most [`TASKS`] of them, and each task at most once. A report without
+    /// tasks still contains the length of the queue.
     pub tasks: Vec<(Arc<str>, Tally)>,
-    /// How runs failed. No fingerprint twice, at most [`PATTERNS_REPORTED`] of them. Their times
-    /// are not read.
+    /// The failures, at most [`PATTERNS_REPORTED`] of them, and each fingerprint at most once.
+    /// Their times are not read.
     pub failures: Vec<FailurePattern>,
-    /// What a relay knows of an outbox. It replaces the last report of this outbox in the queue.
+    /// The report of a relay about an outbox. It replaces the last report about this outbox in the
+    /// queue.
     pub outbox: Option<OutboxRecord>,
 }
 
@@ -83,7 +84,7 @@ impl Report {
         Report { queue: queue.into(), process, seq, tasks: Vec::new(), failures: Vec::new(), outbox: None }
     }
 
-    /// Adds what has happened to the jobs of a task.
+    /// Adds counts of the jobs of a task.
     #[must_use]
     pub fn task(mut self, name: impl Into<Arc<str>>, tally: Tally) -> Self {
         self.tasks.push((name.into(), tally));
@@ -97,7 +98,7 @@ impl Report {
         self
     }
 
-    /// Adds what a relay knows of an outbox.
+    /// Adds a relay's report about an outbox.
     #[must_use]
     pub fn outbox(mut self, record: OutboxRecord) -> Self {
         self.outbox = Some(record);
@@ -147,12 +148,12 @@ impl HistorySpan {
     /// The last two weeks, by hours: all that is kept.
     pub const TWO_WEEKS: HistorySpan = HistorySpan { unit: HistoryUnit::Hour, rows: HOURS };
 
-    /// So many minutes, 1 to 120; other numbers become the nearest of these.
+    /// A span of `minutes` minutes. The range is 1 to 120; other numbers are clamped to it.
     pub fn minutes(minutes: u32) -> Self {
         HistorySpan { unit: HistoryUnit::Minute, rows: u64::from(minutes).clamp(1, MINUTES) }
     }
 
-    /// So many hours, 1 to 336; other numbers become the nearest of these.
+    /// A span of `hours` hours. The range is 1 to 336; other numbers are clamped to it.
     pub fn hours(hours: u32) -> Self {
         HistorySpan { unit: HistoryUnit::Hour, rows: u64::from(hours).clamp(1, HOURS) }
     }

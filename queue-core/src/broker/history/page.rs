@@ -1,4 +1,4 @@
-//! A history as people read it.
+//! The decoded history of a queue.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{HistorySpan, OTHERS, RunCounts, SAMPLE, Tally, Times};
 use crate::json;
 
-/// What happened in a queue, minute by minute or hour by hour. From
+/// The events of a queue, minute by minute or hour by hour. From
 /// [`Inspector::history`](crate::inspect::Inspector::history).
 ///
 /// There is a row for every period of the span, oldest first, also for those in which nothing
@@ -32,10 +32,9 @@ pub struct History {
     pub step: Duration,
     /// Of all tasks together.
     pub rows: Vec<HistoryRow>,
-    /// Of each task to which anything happened, by name; as many rows as above, for the same
-    /// periods. `*` is everything that has no task with a history of its own: jobs that cannot be
-    /// decoded, jobs of tasks that their worker did not know, jobs of dead workers, and tasks
-    /// beyond the first hundred.
+    /// The rows of each task with events, by name: as many rows as above, for the same periods. `*`
+    /// has all jobs whose task has no separate history: jobs that cannot be decoded, jobs of tasks
+    /// that their worker did not know, jobs of crashed workers, and tasks beyond the first hundred.
     pub tasks: BTreeMap<String, Vec<HistoryRow>>,
     /// Which releases of workers were first seen in this time, the earliest first.
     pub releases: Vec<ReleaseSeen>,
@@ -63,7 +62,7 @@ pub struct HistoryRow {
     /// When it begins, by the broker's clock.
     #[serde(serialize_with = "json::utc")]
     pub at: SystemTime,
-    /// What happened to its jobs.
+    /// The events of its jobs.
     #[serde(flatten)]
     pub counts: RunCounts,
     /// How long jobs waited for their first start, from the time at which they could start. A job
@@ -80,20 +79,19 @@ pub struct HistoryRow {
     pub enqueued: Option<u64>,
 }
 
-/// What a broker has stored of a history.
+/// The stored form of a history.
 #[derive(Clone, Debug, Default)]
 pub struct StoredHistory {
     /// The broker's time.
     pub now_ms: i64,
-    /// Task, the number of the period, and what is stored of it. Those outside of the span are
-    /// skipped.
+    /// Task, number of the period, and tally. Rows outside of the span are skipped.
     pub rows: Vec<(String, u64, Tally)>,
     /// Releases, and when each was first seen, in milliseconds since 1970. Those outside of the
     /// span are skipped.
     pub releases: Vec<(String, i64)>,
 }
 
-/// What is known of the queue itself in a period, kept in the counts of a tally of the task
+/// The data of the queue itself in a period. It is stored in the counts of a tally of the task
 /// [`SAMPLE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
@@ -116,7 +114,7 @@ impl Sample {
         tally
     }
 
-    /// What is known with a later sample of the same period.
+    /// Merges a later sample of the same period.
     #[must_use]
     pub fn and(self, later: Sample) -> Self {
         Sample { ready: self.ready.max(later.ready), enqueued: later.enqueued }
@@ -129,8 +127,8 @@ impl HistoryRow {
         HistoryRow { at, counts: RunCounts::default(), wait: Times::default(), run: Times::default(), ready: None, enqueued: None }
     }
 
-    /// Adds what happened in another row. Depths are added, too: rows of one period and several
-    /// queues make a row of all of them.
+    /// Adds another row. Depths are added too: rows of one period and several queues become a row
+    /// of all of them.
     pub fn merge(&mut self, other: &HistoryRow) {
         self.add(&other.counts, &other.wait, &other.run);
         let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {
@@ -149,7 +147,7 @@ impl HistoryRow {
 }
 
 impl History {
-    /// Reads what a broker has stored.
+    /// Decodes the stored form of a broker.
     pub fn read(queue: &str, span: HistorySpan, stored: StoredHistory) -> Self {
         let (periods, step) = (span.periods(stored.now_ms), span.step());
         let times = periods.clone().map(|period| {
@@ -184,8 +182,8 @@ impl History {
         history
     }
 
-    /// Adds releases that were first seen in this time. One that several queues have seen was seen
-    /// with the first of them.
+    /// Adds releases that were first seen in this time. If several queues have seen a release, the
+    /// earliest time is kept.
     fn add_releases(&mut self, seen: impl IntoIterator<Item = ReleaseSeen>) {
         let begin = self.rows.first().map_or(UNIX_EPOCH, |row| row.at);
         for one in seen {
@@ -228,7 +226,7 @@ impl History {
         Some(all)
     }
 
-    /// What has no task with a history of its own.
+    /// The jobs whose task has no separate history.
     pub fn others(&self) -> Option<HistoryRow> {
         self.total_of(OTHERS)
     }

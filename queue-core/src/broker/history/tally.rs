@@ -7,9 +7,9 @@ use crate::codec;
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What happened to jobs in a time, as the workers saw it when it happened.
-        /// [`QueueStats`](crate::inspect::QueueStats) has the broker's own counters, since the
-        /// queue exists.
+        /// Counts of jobs in a period, as the workers counted them.
+        /// [`QueueStats`](crate::inspect::QueueStats) has the broker's own counters since the queue
+        /// was created.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
         #[non_exhaustive]
         pub struct RunCounts {
@@ -58,17 +58,17 @@ counts! {
     expired,
     /// Jobs that were parked.
     parked,
-    /// Jobs that were given back without an ending of their own: their worker stopped, or they were
+    /// Jobs that were returned without an ending of their own: their worker stopped, or they were
     /// cancelled while they ran.
     returned,
     /// Runs whose ending was discarded, because the lease was lost.
     lost,
 }
 
-/// What happened to the jobs of one task in a time.
+/// The counts of the jobs of one task in a period.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How often what has happened.
+    /// The counts of events.
     pub counts: RunCounts,
     /// How long jobs waited for their first start, from the time at which they could start.
     pub wait: Times,
@@ -102,7 +102,7 @@ impl Tally {
         codec::pack(&(self.counts.numbers(), self.wait.flat(), self.run.flat())).expect("numbers can be encoded")
     }
 
-    /// Reads what [`encoded`](Self::encoded) wrote. `None` if it is something else.
+    /// Decodes the output of [`encoded`](Self::encoded). `None` if it has another form.
     pub fn decoded(bytes: &[u8]) -> Option<Self> {
         let (counts, wait, run): (Vec<u64>, Vec<u64>, Vec<u64>) = codec::unpack(bytes).ok()?;
         Some(Tally::of(&counts, &wait, &run))
@@ -113,8 +113,8 @@ impl Tally {
         codec::pack(&(period, self.counts.numbers(), self.wait.flat(), self.run.flat())).expect("numbers can be encoded")
     }
 
-    /// Reads what [`encoded_in`](Self::encoded_in) wrote, or what a script has made of it. `None`
-    /// if it is something else.
+    /// Decodes the output of [`encoded_in`](Self::encoded_in), also after a script has changed it.
+    /// `None` if it has another form.
     pub fn decoded_in(bytes: &[u8]) -> Option<(u64, Self)> {
         let (period, counts, wait, run): (u64, Vec<u64>, Vec<u64>, Vec<u64>) = codec::unpack(bytes).ok()?;
         Some((period, Tally::of(&counts, &wait, &run)))

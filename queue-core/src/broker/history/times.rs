@@ -108,12 +108,12 @@ impl Times {
         self.quantile(0.5)
     }
 
-    /// What 95 of 100 do not exceed.
+    /// The time that 95 of 100 values do not exceed.
     pub fn p95(&self) -> Option<Duration> {
         self.quantile(0.95)
     }
 
-    /// What 99 of 100 do not exceed.
+    /// The time that 99 of 100 values do not exceed.
     pub fn p99(&self) -> Option<Duration> {
         self.quantile(0.99)
     }
@@ -131,7 +131,7 @@ impl Times {
         flat
     }
 
-    /// Reads the output of [`flat`](Self::flat), in any order. What is no bucket is skipped.
+    /// Decodes the output of [`flat`](Self::flat), in any order. An invalid bucket is skipped.
     pub(super) fn of_flat(flat: &[u64]) -> Self {
         let [sum_us, pairs @ ..] = flat else { return Times::default() };
         let mut times = Times { buckets: Vec::new(), sum_us: *sum_us };

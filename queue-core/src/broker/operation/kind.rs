@@ -9,7 +9,7 @@ use crate::{
     error::Error,
 };
 
-/// What an [operation](super::Operation) does to the jobs that it concerns.
+/// The change that an [operation](super::Operation) applies to its jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -22,11 +22,10 @@ pub enum OperationKind {
     Cancel,
     /// As [`Change::Delete`].
     Delete,
-    /// Removes all jobs that wait: those that are ready, scheduled, held or parked, or wait for a
-    /// retry. Nothing is left of them. Running jobs continue.
+    /// Removes all waiting jobs: those that are ready, scheduled, held or parked, or wait for a
+    /// retry. They leave no record. Running jobs continue.
     Drain,
-    /// Removes all jobs but those that run: those that wait, and the records of those that have
-    /// ended.
+    /// Removes all jobs except running ones: waiting jobs, and the records of ended jobs.
     Purge,
 }
 
@@ -50,7 +49,7 @@ impl OperationKind {
         }
     }
 
-    /// What is done to each job.
+    /// The change of each job.
     pub fn change(self) -> Change {
         match self {
             OperationKind::Requeue => Change::Requeue,
@@ -60,7 +59,7 @@ impl OperationKind {
         }
     }
 
-    /// What was done to a changed job: `requeued`.
+    /// The past participle for a changed job: `requeued`.
     pub fn done(self) -> &'static str {
         match self {
             OperationKind::Drain | OperationKind::Purge => "removed",
@@ -76,7 +75,7 @@ impl OperationKind {
         }
     }
 
-    /// Whether it takes all jobs, and has no filter.
+    /// Whether it changes all jobs, without a filter.
     pub fn takes_all(self) -> bool {
         matches!(self, OperationKind::Drain | OperationKind::Purge)
     }
@@ -124,7 +123,7 @@ pub enum OperationState {
 }
 
 impl OperationState {
-    /// All of them.
+    /// All states.
     pub const ALL: [OperationState; 4] =
         [OperationState::Running, OperationState::Completed, OperationState::Stopped, OperationState::Failed];
 

@@ -29,13 +29,14 @@ use crate::{
 /// ended.
 pub const OPERATIONS_KEPT: usize = 20;
 
-/// A runner whose last step is this long ago is considered gone: another one may take over.
+/// If the last step of a runner is older than this, the runner is considered gone, and another one
+/// may take over.
 pub const OPERATION_LEASE: Duration = Duration::from_secs(10);
 
 /// Most jobs that a step requeues: their envelopes travel with it.
 pub const REQUEUED_AT_ONCE: usize = 50;
 
-/// Most jobs that a step takes from the heads of the lines.
+/// The most jobs that a step removes at the heads of the lists.
 pub const POPPED_AT_ONCE: usize = 500;
 
 /// Longest text of a filter, of a reason, and of a position, in bytes.
@@ -49,18 +50,18 @@ pub struct Operate {
     pub queue: Arc<str>,
     /// The id of the operation: letters, digits and `-`, at most 64.
     pub id: Arc<str>,
-    /// What is done.
+    /// The requested action.
     pub deed: OperationDeed,
 }
 
-/// What is done with an operation.
+/// An action on an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperationDeed {
     /// Makes it, unless it exists or another one is under way.
     Start(StartOperation),
-    /// Lets this runner take the next steps, if it does so already, if the last step of the one
-    /// before is [`OPERATION_LEASE`] ago, or at once. It counts as a step: one of before that comes
-    /// late changes nothing.
+    /// Lets this runner take the next steps. It may do so if it is the present runner, if the last
+    /// step of the present runner is older than [`OPERATION_LEASE`], or at once if requested. It
+    /// counts as a step: a late request of an earlier step changes nothing.
     Take {
         /// Its name: letters and digits.
         runner: Arc<str>,
@@ -69,41 +70,41 @@ pub enum OperationDeed {
     },
     /// The next step.
     Step(OperationStep),
-    /// No step is taken any more. What was changed stays changed.
+    /// Stops the operation. Changes of earlier steps are kept.
     Stop,
 }
 
-/// An operation that is to be.
+/// An operation that is to be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartOperation {
-    /// What is done to the jobs.
+    /// The change of the jobs.
     pub kind: OperationKind,
     /// Which jobs: the text of a filter.
     pub filter: String,
-    /// Who wants it.
+    /// The name of the operator.
     pub by: Option<String>,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
-    /// How many jobs there are to look at, about.
+    /// The approximate number of jobs to examine.
     pub total: u64,
-    /// Who takes the first step; `None`: who comes first.
+    /// The runner that takes the first step; `None`: any runner.
     pub runner: Option<Arc<str>>,
 }
 
 /// One step of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationStep {
-    /// Who takes it.
+    /// The runner that takes the step.
     pub runner: Arc<str>,
-    /// How many steps were taken before.
+    /// The number of earlier steps.
     pub step: u64,
-    /// What is done to jobs.
+    /// The changes of this step.
     pub part: OperationPart,
     /// The position of the next step.
     pub position: Option<String>,
     /// How many more jobs were examined.
     pub examined: u64,
-    /// How many more of them are not concerned.
+    /// The number of further jobs that do not match.
     pub skipped: u64,
     /// The state in which it has ended with this step.
     pub end: Option<OperationState>,
@@ -111,14 +112,14 @@ pub struct OperationStep {
     pub problem: Option<String>,
 }
 
-/// What a step does to jobs.
+/// The changes of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperationPart {
-    /// Changes these jobs, at most [`MAX_ITEMS`], or [`REQUEUED_AT_ONCE`]: those that are in one of
-    /// the states, and were enqueued by the time the operation was started. A job may have changed
-    /// since it was examined, and another one may have its id.
+    /// Changes these jobs, at most [`MAX_ITEMS`], or [`REQUEUED_AT_ONCE`]. A job is changed if it
+    /// is in one of the states and was enqueued before the operation was started: it may have
+    /// changed since it was examined, and another job may have its id.
     Change {
-        /// In which way.
+        /// The change.
         change: Change,
         /// Why they are cancelled.
         reason: Option<String>,
@@ -127,10 +128,9 @@ pub enum OperationPart {
         /// Which.
         ids: Vec<JobId>,
     },
-    /// Takes jobs from the heads of the lines of ready jobs, at most [`POPPED_AT_ONCE`], and
-    /// removes those that were enqueued before the operation was started: nothing is left of them,
-    /// not even the place in a line. A broker whose lines keep no place of a removed job does
-    /// nothing.
+    /// Removes jobs at the heads of the lists of ready jobs, at most [`POPPED_AT_ONCE`], if they
+    /// were enqueued before the operation was started. They leave no record and no tombstone. A
+    /// broker whose lists have no tombstones does nothing.
     Pop,
 }
 
@@ -155,11 +155,12 @@ pub enum Operated {
         /// Of a [`Pop`](OperationPart::Pop): whether there may be more.
         more: bool,
     },
-    /// There is no such operation.
+    /// The operation does not exist.
     NotFound,
-    /// Another operation of the queue is under way: this one.
+    /// Another operation of the queue is running: this one.
     UnderWay(Operation),
-    /// It has ended, its step is another one, or another runner takes it. The operation as it is.
+    /// The operation has ended, is at another step, or has another runner. This is its present
+    /// state.
     Other(Operation),
 }
 

@@ -1,4 +1,4 @@
-//! An operation as it is stored, and as people read it.
+//! The stored and the decoded form of an operation.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use super::{OPERATION_LEASE, OperationKind, OperationState, StartOperation};
 use crate::json;
 
-/// What people do to all jobs of a queue that match a filter. From
+/// A change of all jobs of a queue that match a filter. From
 /// [`Inspector::operations`](crate::inspect::Inspector::operations).
 ///
 /// The record is [`Serialize`](serde::Serialize), and the command line prints this form with
@@ -20,18 +20,18 @@ pub struct Operation {
     pub queue: String,
     /// Its id. With the queue it is its address, `queue/id`.
     pub id: String,
-    /// What it does to jobs.
+    /// The change of the jobs.
     pub kind: OperationKind,
-    /// How far it is.
+    /// Its state.
     pub state: OperationState,
     /// Which jobs: the text of a filter. Empty: all to which it applies.
     pub filter: String,
-    /// Who has started it.
+    /// The operator who has started it.
     pub by: Option<String>,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
     /// When it was started, in broker milliseconds since 1970. Jobs that were enqueued or have
-    /// ended since then are not concerned.
+    /// ended since then are not changed.
     #[serde(rename = "started_at", serialize_with = "json::utc_of_ms")]
     pub started_ms: i64,
     /// When the last step was taken.
@@ -40,7 +40,7 @@ pub struct Operation {
     /// When it has ended.
     #[serde(rename = "ended_at", serialize_with = "json::utc_of_ms")]
     pub ended_ms: Option<i64>,
-    /// How many jobs there were to look at, about, when it was started.
+    /// The approximate number of jobs to examine, when it was started.
     pub total: u64,
     /// How many jobs were examined. Some may have been examined twice, after a failover.
     pub examined: u64,
@@ -55,13 +55,13 @@ pub struct Operation {
     /// How many steps were taken.
     #[serde(skip)]
     pub step: u64,
-    /// Who takes the steps.
+    /// The runner that takes the steps.
     #[serde(skip)]
     pub runner: Option<String>,
     /// The position of the next step.
     #[serde(skip)]
     pub position: Option<String>,
-    /// Whether it is the answer to its start: then the one who has it is its runner.
+    /// True in the answer to `start`: the caller is the runner.
     #[serde(skip)]
     pub(crate) is_own: bool,
 }

@@ -37,9 +37,9 @@ pub enum LogLevel {
     Error,
     /// Something may go wrong.
     Warn,
-    /// What happens.
+    /// Normal events.
     Info,
-    /// What a programmer wants to know.
+    /// Details for programmers.
     Debug,
     /// Every step.
     Trace,
@@ -216,7 +216,7 @@ pub struct StoredLine {
     pub attempt: u32,
     /// How serious it is.
     pub level: LogLevel,
-    /// What the handler said.
+    /// The text of the handler.
     pub text: String,
 }
 
@@ -228,9 +228,9 @@ pub struct ProgressAndLog {
     pub progress: Option<StoredProgress>,
     /// Lines of its log, oldest first, from the one that was asked for.
     pub lines: Vec<StoredLine>,
-    /// The number of the line behind the last one.
+    /// The number after that of the last line.
     pub next: u64,
-    /// How many lines were dropped since the job exists.
+    /// The number of dropped lines since the job was enqueued.
     pub dropped: u64,
 }
 
@@ -249,7 +249,7 @@ impl StoredLine {
 }
 
 impl ProgressAndLog {
-    /// What is stored.
+    /// The stored progress and log.
     pub fn new(progress: Option<StoredProgress>, lines: Vec<StoredLine>, next: u64, dropped: u64) -> Self {
         ProgressAndLog { progress, lines, next, dropped }
     }

@@ -17,7 +17,8 @@ pub(crate) struct Log {
     claim: u64,
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "on Redis a script appends"))]
     expected: u64,
-    /// The number of the oldest line since the job exists, and how many others never came.
+    /// The number of the oldest line since the job was enqueued, and the number of lines that never
+    /// arrived.
     first: u64,
     missed: u64,
     lines: std::collections::VecDeque<Vec<u8>>,
@@ -40,17 +41,17 @@ impl Log {
         (rest.is_empty() && lines.len() as u64 == count).then_some(Log { claim, expected, first, missed, lines })
     }
 
-    /// How many lines were dropped: the oldest, and those that never came.
+    /// The number of dropped lines: the oldest ones, and those that never arrived.
     pub(crate) fn dropped(&self) -> u64 {
         self.first.saturating_add(self.missed)
     }
 
-    /// The number of the line behind the last.
+    /// The number after that of the last line.
     pub(crate) fn next(&self) -> u64 {
         self.first.saturating_add(self.lines.len() as u64)
     }
 
-    /// The lines from this number on. What is none is left out.
+    /// The lines from this number on. An invalid line is left out.
     pub(crate) fn lines_from(&self, from: u64) -> Vec<StoredLine> {
         let skip = usize::try_from(from.saturating_sub(self.first)).unwrap_or(usize::MAX);
         self.lines.iter().skip(skip).filter_map(|line| line_of(line)).collect()
@@ -102,7 +103,7 @@ fn line_of(line: &[u8]) -> Option<StoredLine> {
     })
 }
 
-/// Numbers, each with a `:` behind it, and the rest.
+/// Decodes `N` numbers, each followed by a `:`. Returns them with the rest.
 fn numbers<const N: usize>(mut bytes: &[u8]) -> Option<([u64; N], &[u8])> {
     let mut found = [0; N];
     for number in &mut found {
@@ -119,7 +120,7 @@ pub(crate) fn stored_at(now_ms: i64, age: std::time::Duration) -> i64 {
     now_ms.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX)).max(0)
 }
 
-/// What follows the numbers of a stored progress.
+/// The part of a stored progress after its numbers.
 pub(crate) fn progress_stored(attempt: u32, now: &ProgressNow) -> Vec<u8> {
     codec::pack(&(attempt, now.fraction, &now.message, &now.value)).unwrap_or_default()
 }

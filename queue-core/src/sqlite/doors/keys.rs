@@ -114,8 +114,8 @@ pub(crate) fn release(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &UniqueKey) -> Re
 /// Gives a free key to a job. Jobs that wait for the key continue to wait.
 fn give(tx: &Tx<'_>, queue: &Queue<'_>, key: &[u8], id: &(impl ToSql + ?Sized), duration: Option<i64>) -> rusqlite::Result<()> {
     /// Gives a key to a job. Jobs that wait for the key continue to wait.
-    /// ?1 queue, ?2 key, ?3 id, ?4 the end of the hold time, ?5 its duration: nothing without a hold
-    /// time.
+    /// ?1 queue, ?2 key, ?3 id, ?4 the end of the hold time, ?5 its duration: nothing without a
+    /// hold time.
     const GIVE: &str = "INSERT INTO queue_keys (queue, key, id, until, duration) VALUES (?1, ?2, ?3, ?4, ?5) \
         ON CONFLICT DO UPDATE SET id = excluded.id, until = excluded.until, duration = excluded.duration";
     let until = duration.map(|duration| tx.now.saturating_add(duration));
