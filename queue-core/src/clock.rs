@@ -16,7 +16,7 @@ pub struct Clock(Option<Arc<Own>>);
 
 #[derive(Debug)]
 struct Own {
-    /// In milliseconds since 1970: the time at which it stands, or began to run.
+    /// The time at which the clock is frozen, or started to run, in milliseconds since 1970.
     ms: AtomicU64,
     began: Option<Instant>,
 }
@@ -38,7 +38,7 @@ impl Clock {
         Clock(Some(Arc::new(Own { ms, began })))
     }
 
-    /// Whether it stands.
+    /// Whether the clock is frozen.
     pub fn is_frozen(&self) -> bool {
         self.0.as_ref().is_some_and(|own| own.began.is_none())
     }

@@ -104,7 +104,7 @@ impl de::Error for Problem {
 /// `serde_bytes`, are binary.
 ///
 /// # Errors
-/// What the value's `Serialize` says; a number that is not finite or has more than 64 bits; more
+/// The error of the value's `Serialize`; a number that is not finite or has more than 64 bits; more
 /// than 64 levels.
 pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(USUAL);
@@ -112,7 +112,7 @@ pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Encodes a value behind what `bytes` already hold.
+/// Appends an encoded value to `bytes`.
 pub(crate) fn encode_into<T: Serialize + ?Sized>(bytes: &mut Vec<u8>, value: &T, form: Form) -> Result<(), Problem> {
     value.serialize(&mut Writer::new(bytes, form))
 }
@@ -135,7 +135,7 @@ pub(crate) fn decode_scanned<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<
 /// there is one, and `: `.
 pub(crate) fn decode_placed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     decode_scanned(bytes).map_err(|error| {
-        // Only on failure is the second, slower way taken, which knows the path.
+        // Only a failure needs the second, slower pass, which finds the path.
         match serde_path_to_error::deserialize::<_, T>(&mut Reader::new(bytes)) {
             Err(error) if error.path().iter().len() > 0 => format!("{}: {}", inside(error.path()), error.inner()),
             _ => format!(": {error}"),
@@ -149,7 +149,7 @@ fn inside(path: &serde_path_to_error::Path) -> String {
     if path.starts_with('[') { path } else { format!(".{path}") }
 }
 
-/// Encodes a value behind what `bytes` already hold, and checks that it can be read back.
+/// Appends an encoded value to `bytes`, and checks that it can be decoded.
 pub(crate) fn encode_readable<T: Serialize + DeserializeOwned>(bytes: &mut Vec<u8>, value: &T, form: Form) -> Result<(), Problem> {
     let start = bytes.len();
     let mut writer = Writer::new(bytes, form);
@@ -157,7 +157,7 @@ pub(crate) fn encode_readable<T: Serialize + DeserializeOwned>(bytes: &mut Vec<u
     if writer.is_doubtful { read_back::<T>(&bytes[start..]) } else { Ok(()) }
 }
 
-/// Checks that what serde does not read everywhere can be read back.
+/// Checks that values which serde cannot decode everywhere can be decoded.
 pub(crate) fn read_back<T: DeserializeOwned>(bytes: &[u8]) -> Result<(), Problem> {
     decode_placed::<T>(bytes).map(drop).map_err(|problem| {
         let (path, text) = problem.split_once(": ").unwrap_or(("", &problem));
@@ -174,7 +174,7 @@ pub(crate) fn unread(problem: &impl fmt::Display) -> Problem {
 /// [`JobRecord::payload_json`](crate::inspect::JobRecord::payload_json) shows it.
 ///
 /// # Errors
-/// What is wrong with the JSON.
+/// The problem of the JSON.
 pub fn from_json(json: &str) -> Result<Vec<u8>, String> {
     let value = any_json::read(json).map_err(|problem| problem.to_string())?;
     encode(&any_json::FromJson(&value))
@@ -192,7 +192,7 @@ pub(crate) fn pack<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, String> 
     Ok(bytes)
 }
 
-/// Encodes one behind what `bytes` already hold.
+/// Appends an encoded value to `bytes`.
 pub(crate) fn pack_into<T: Serialize + ?Sized>(bytes: &mut Vec<u8>, value: &T) -> Result<(), String> {
     let mut serializer = rmp_serde::Serializer::new(bytes).with_struct_map().with_bytes(BytesMode::ForceAll);
     value.serialize(&mut serializer).map_err(|error| error.to_string())
@@ -215,7 +215,7 @@ pub(crate) fn shortened(problem: String) -> String {
 /// have at most [`ELEMENTS_MAX`] elements, and end where the bytes end.
 ///
 /// # Errors
-/// What is wrong, and at which byte.
+/// The problem, and the byte at which it is.
 pub(crate) fn scan(bytes: &[u8]) -> Result<(), String> {
     match value_end(bytes, 0)? {
         end if end == bytes.len() => Ok(()),
@@ -223,7 +223,7 @@ pub(crate) fn scan(bytes: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Walks the value that begins at byte `at`, within the same bounds, and says where it ends.
+/// Walks the value that begins at byte `at`, within the same bounds, and returns its end.
 pub(crate) fn value_end(bytes: &[u8], mut at: usize) -> Result<usize, String> {
     // How many values each open array or map still waits for.
     let mut open = [0usize; DEPTH_MAX];
@@ -325,7 +325,7 @@ mod tests {
     fn more_elements_than_may_be_are_refused_at_once() {
         let elements = |bytes: &[u8]| scan(bytes).unwrap_err().contains("elements");
         assert!(elements(&encode(&vec![0i32; ELEMENTS_MAX]).unwrap()), "with the array itself it is one too many");
-        // It is not waited for what an announced length still lacks.
+        // The scan does not wait for the missing bytes of an announced length.
         assert!(elements(&[0xdd, 0xff, 0xff, 0xff, 0xff]) && elements(&[0xdf, 0xff, 0xff, 0xff, 0xff]));
     }
 

@@ -22,8 +22,7 @@ use self::{completion::Completion, cost::NowUsed, progress::Reports};
 pub(crate) use crate::outcome::CancelCause;
 use crate::{address::JobId, broker::PartyName, client::Client};
 
-/// A value of the application's that is given to every job that asks for it: a pool, a client,
-/// settings.
+/// A value of the application that each job may request: a pool, a client, settings.
 ///
 /// Register it with `worker.data(value)`; take it as a parameter `shop: Data<Shop>`. It
 /// dereferences to the value. A value that is registered as `Arc<Shop>` is a `Data<Shop>` too. For
@@ -33,7 +32,7 @@ use crate::{address::JobId, broker::PartyName, client::Client};
 pub struct Data<T: ?Sized>(Arc<T>);
 
 impl<T: ?Sized> Data<T> {
-    /// Wraps a shared value, for calling a task function by hand.
+    /// Wraps a shared value, for a direct call of a task function.
     pub fn new(value: impl Into<Arc<T>>) -> Self {
         Data(value.into())
     }
@@ -101,7 +100,7 @@ pub struct DataNeed {
     pub id: TypeId,
     /// Its name, for the message when it is missing.
     pub name: &'static str,
-    /// An `Arc` of it, which will do as well.
+    /// The type of an `Arc` of the value, which is suitable as well.
     pub(crate) shared: TypeId,
 }
 
@@ -154,7 +153,7 @@ struct Running {
     used: NowUsed,
 }
 
-/// What a worker fills a [`JobContext`] with.
+/// The initial data of a [`JobContext`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields are the methods of JobContext")]
@@ -201,7 +200,7 @@ impl ContextInit {
     }
 }
 
-/// What all jobs of a worker share.
+/// The data that all jobs of a worker share.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Environment {
@@ -215,7 +214,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Of these values and this client.
+    /// An environment with these values and this client.
     pub fn new(data: DataMap, client: Option<Client>) -> Self {
         Environment { data, client, reporting: None }
     }
@@ -226,8 +225,7 @@ impl Environment {
     }
 }
 
-/// When the lease of a lane ends, shared between the heartbeat that moves it and the jobs that look
-/// at it.
+/// The end of a lane's lease. The heartbeat that moves it and the jobs that check it share it.
 #[derive(Clone, Debug, Default)]
 pub struct LeaseClock(Arc<AtomicU64>);
 
@@ -251,7 +249,7 @@ impl LeaseClock {
 }
 
 impl JobContext {
-    /// A context, for workers and for calling a task function by hand.
+    /// A context, for workers and for direct calls of a task function.
     pub fn new(init: ContextInit) -> Self {
         JobContext(Arc::new(Running {
             init,
@@ -275,7 +273,7 @@ impl JobContext {
         &self.0.init.id
     }
 
-    /// The queue it came from.
+    /// The queue of the job.
     pub fn queue(&self) -> &str {
         &self.0.init.queue
     }
@@ -319,9 +317,9 @@ impl JobContext {
         self.0.init.rate_limited
     }
 
-    /// A number that grows with every start of this job. Store it beside the data that the job
-    /// writes, and refuse writes with a smaller number. A run that has lost its lease then cannot
-    /// overwrite its successor ("fencing token": M. Kleppmann, 2016).
+    /// A number that grows with every start of this job. Store it together with the data that the
+    /// job writes, and refuse writes with a smaller number. Then a run that has lost its lease
+    /// cannot overwrite its successor ("fencing token": M. Kleppmann, 2016).
     pub fn claim(&self) -> u64 {
         self.0.init.claim
     }
@@ -352,7 +350,8 @@ impl JobContext {
         self.0.init.environment.data.get()
     }
 
-    /// What the run has to know to commit. `None`: its task does not return [`Done`](crate::Done).
+    /// The data that the run needs for its commit. `None`: its task does not return
+    /// [`Done`](crate::Done).
     #[doc(hidden)]
     pub fn completion(&self) -> Option<&Completion> {
         self.0.init.completion.as_deref()
@@ -361,7 +360,7 @@ impl JobContext {
     /// The client of the worker's broker, to enqueue further jobs.
     ///
     /// # Panics
-    /// In a context that was made by hand without one.
+    /// In a context that a test created without a client.
     pub fn client(&self) -> &Client {
         self.0.init.environment.client.as_ref().expect("a worker gives every context its client")
     }

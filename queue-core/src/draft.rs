@@ -17,7 +17,8 @@ use crate::{
     outcome::panic_text,
 };
 
-/// What an application has set on a job. A `None` leaves the choice to the task, or to the worker.
+/// The options that an application has set on a job. A `None` leaves the choice to the task or the
+/// worker.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     pub(crate) queue: Option<String>,
@@ -35,7 +36,7 @@ pub(crate) struct Options {
     pub(crate) tags: BTreeMap<String, String>,
 }
 
-/// What an application has set on a job about its limits.
+/// The options of a job for its limits.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LimitOptions {
     /// Names, and keys if there are any.
@@ -43,7 +44,7 @@ pub(crate) struct LimitOptions {
     pub(crate) cost: Option<u32>,
 }
 
-/// What an application has set on a job about its key.
+/// The options of a job for its unique key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UniqueOptions {
     pub(crate) key: Option<String>,
@@ -55,12 +56,12 @@ pub(crate) struct UniqueOptions {
 }
 
 impl Options {
-    /// What is set about the limits.
+    /// The options for the limits.
     pub(crate) fn limits(&mut self) -> &mut LimitOptions {
         self.limits.get_or_insert_default()
     }
 
-    /// What is set about the key.
+    /// The options for the key.
     pub(crate) fn unique(&mut self) -> &mut UniqueOptions {
         self.unique.get_or_insert_default()
     }
@@ -77,7 +78,7 @@ impl Options {
 ///
 /// Task, queue, id and payload are fixed. A setter has the same effect as the method of
 /// [`Job`](crate::Job) with the same name, and the values are checked afterwards, in the same way.
-/// A getter that returns `None` says that the job has no setting of its own.
+/// A getter returns `None` if the job has no setting of its own.
 ///
 /// ```
 /// use queue_core::{Draft, Middleware, prelude::*};
@@ -106,7 +107,7 @@ pub struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// `queue` and `priority` are those of the task, which hold unless the options say otherwise.
+    /// `queue` and `priority` are the defaults of the task, which the options override.
     pub(crate) fn new(task: &'a str, queue: &'a str, priority: Priority, payload_size: usize, options: &'a mut Options) -> Self {
         Draft { task, queue, priority, payload_size, options }
     }
@@ -136,7 +137,7 @@ impl<'a> Draft<'a> {
         self.task
     }
 
-    /// The queue into which the job goes.
+    /// The queue of the job.
     pub fn queue(&self) -> &str {
         self.options.queue.as_deref().unwrap_or(self.queue)
     }
@@ -156,7 +157,8 @@ impl<'a> Draft<'a> {
         self.options.group.as_deref()
     }
 
-    /// Gives the job a group, in place of the one that its task makes of the parameters.
+    /// Sets the group of the job, which overrides the one that its task derives from the
+    /// parameters.
     pub fn set_group(&mut self, group: impl Into<String>) {
         self.options.group = Some(group.into());
     }
@@ -285,13 +287,12 @@ impl fmt::Debug for Draft<'_> {
     }
 }
 
-/// What sees and changes a job before it is enqueued: the half of a middleware that a client knows.
+/// The part of a middleware that a client uses: it sees and changes a job before it is enqueued.
 pub(crate) trait OnEnqueue: Send + Sync {
     fn on_enqueue(&self, draft: &mut Draft<'_>) -> Result<()>;
 }
 
-/// Several of them, in the order in which they are called, and the clock by which jobs are
-/// enqueued.
+/// The middlewares in the order in which they are called, and the clock by which jobs are enqueued.
 #[derive(Clone, Default)]
 pub(crate) struct EnqueueStack {
     each: Vec<Arc<dyn OnEnqueue>>,
@@ -308,17 +309,17 @@ impl EnqueueStack {
         &self.clock
     }
 
-    /// Adds one behind those before it.
+    /// Appends a middleware.
     pub(crate) fn push(&mut self, last: impl OnEnqueue + 'static) {
         self.each.push(Arc::new(last));
     }
 
-    /// Whether there is none.
+    /// Whether there is no middleware.
     pub(crate) fn is_empty(&self) -> bool {
         self.each.is_empty()
     }
 
-    /// Lets each of them see and change a job, until one refuses it. A panic refuses it, too.
+    /// Passes a job to each middleware until one rejects it. A panic rejects it, too.
     pub(crate) fn enqueue(&self, draft: &mut Draft<'_>) -> Result<()> {
         let passed = catch_unwind(AssertUnwindSafe(|| self.each.iter().try_for_each(|each| each.on_enqueue(draft))));
         match passed {

@@ -64,7 +64,7 @@ pub(crate) const HEADERS_MAX: usize = 32;
 /// Most bytes of all headers of a job together, names and values.
 pub(crate) const HEADER_BYTES_MAX: usize = 4 * 1024;
 
-/// Where the task's name begins, behind the version and its length.
+/// The beginning of the task's name, after the version and the length of the name.
 const TASK: usize = 2;
 
 /// Bytes of the time of enqueue.
@@ -79,8 +79,8 @@ pub struct Envelope<'a> {
     /// The task's name.
     pub task: Cow<'a, str>,
     /// When the job was enqueued: the producer's estimate of the broker's time, in milliseconds
-    /// since 1970. The producer learns that time when it registers, and adds what its own monotonic
-    /// clock has counted since. `None` if it did not say.
+    /// since 1970. The producer learns that time when it registers, and adds the elapsed time of
+    /// its own monotonic clock. `None` if the producer did not set it.
     pub enqueued_ms: Option<i64>,
     /// The encoded payload.
     pub payload: &'a [u8],
@@ -100,7 +100,7 @@ pub struct Envelope<'a> {
     pub at_ms: Option<i64>,
     /// Headers.
     pub headers: BTreeMap<String, String>,
-    /// Its unique key as people read it, if it has one. For display: the broker has its own.
+    /// The text of its unique key, if it has one. For display: the broker has its own form.
     pub unique: Option<Cow<'a, str>>,
     /// The tick of a schedule for which the job was made, in milliseconds since 1970.
     pub tick_ms: Option<i64>,
@@ -109,13 +109,13 @@ pub struct Envelope<'a> {
     /// The limits that it is subject to, and by which key, as people read them. The broker has its
     /// own.
     pub limits: BTreeMap<String, String>,
-    /// How many starts it counts for, if it is not one.
+    /// The number of starts that it counts for, if it is not one.
     pub cost: Option<u32>,
     /// Its tags.
     pub tags: BTreeMap<String, String>,
 }
 
-/// The map behind the fixed places.
+/// The map after the fixed fields.
 #[derive(Serialize, Deserialize)]
 struct Map<'a> {
     #[serde(rename = "p", borrow, serialize_with = "binary")]
@@ -148,8 +148,8 @@ struct Map<'a> {
     tags: Cow<'a, BTreeMap<String, String>>,
 }
 
-/// Also when there are none: as elements of a list, which is what serde takes them for, they could
-/// not be borrowed again.
+/// Also for empty bytes: serde would encode them as a list of elements, which cannot be borrowed
+/// again.
 fn binary<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(bytes)
 }
@@ -314,8 +314,8 @@ impl<'a> Envelope<'a> {
         self.enqueued_ms.and_then(|ms| u64::try_from(ms).ok()).map(|ms| UNIX_EPOCH + Duration::from_millis(ms))
     }
 
-    /// From when on the job could start for the first time, in broker milliseconds since 1970: by
-    /// the producer's estimate of that time. `None` if it did not say.
+    /// The time from which the job could start for the first time, in broker milliseconds since
+    /// 1970, by the producer's estimate. `None` if the producer did not set it.
     pub fn startable_ms(&self) -> Option<i64> {
         let enqueued = self.enqueued_ms?;
         let delay = i64::try_from(self.delay_ms.unwrap_or(0)).unwrap_or(i64::MAX);
@@ -351,7 +351,7 @@ pub(crate) fn stamp(envelope: &mut [u8], enqueued_ms: i64) {
     }
 }
 
-/// A time before 1970, or behind the year 10,000, is unknown.
+/// A time before 1970, or after the year 10,000, is unknown.
 fn written(enqueued_ms: Option<i64>) -> [u8; TIME] {
     let ms = enqueued_ms.and_then(|ms| u64::try_from(ms).ok()).filter(|ms| *ms < 1 << (8 * TIME)).unwrap_or(0);
     let [_, _, bytes @ ..] = ms.to_be_bytes();

@@ -10,7 +10,7 @@ use self::advice::{advice, it_is};
 pub use self::pending::Pending;
 use crate::id::{JobAddress, JobId};
 
-/// The error of the operating system, the server or the database behind one of ours.
+/// The source of an error: an error of the operating system, the server or the database.
 pub type Cause = Arc<dyn StdError + Send + Sync>;
 
 /// The error of clients, handles, inspectors and brokers.
@@ -62,7 +62,7 @@ pub enum Error {
         field: &'static str,
         /// The value as given, shortened.
         value: String,
-        /// What is wrong with it and what would be right.
+        /// The problem, and the valid form.
         problem: String,
     },
     /// A payload over the cap.
@@ -80,15 +80,15 @@ pub enum Error {
     Encode {
         /// The task that it was meant for.
         task: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// Stored bytes that are not what they should be.
+    /// Stored bytes that have another form.
     #[error("cannot decode {what}: {problem}")]
     Decode {
         /// Which bytes.
         what: String,
-        /// What is wrong with them.
+        /// The problem.
         problem: String,
     },
     /// A middleware refused the job: its [`enqueue`](crate::Middleware::enqueue) returned an error,
@@ -149,8 +149,8 @@ pub enum Error {
     /// changed.
     #[error("operation `{0}` is still running, and a queue runs one at a time: wait until it ends, or stop it with `operations stop {0}`")]
     OperationUnderWay(String),
-    /// A job that was enqueued without retention has ended or was deleted, so its outcome is not
-    /// known.
+    /// A job that was enqueued without retention has ended or was deleted, so its outcome is
+    /// unknown.
     #[error(
         "the result of job `{0}` is not available: the job has ended or was deleted, and it was enqueued without retention; give the job `.retention(..)` or its task `retention = \"..\"`, or use `.call(..)`"
     )]
@@ -161,7 +161,7 @@ pub enum Error {
     ResultDropped {
         /// The job.
         job: JobAddress,
-        /// Why: its size and the bound, or what cannot be encoded.
+        /// The reason: its size and the bound, or the value that cannot be encoded.
         problem: String,
     },
     /// A job is in a state in which this cannot be done.
@@ -180,7 +180,7 @@ pub enum Error {
     EditConflict {
         /// The job.
         job: JobAddress,
-        /// What differs.
+        /// The difference.
         what: String,
     },
     /// The operation would give the job a unique key that another job holds. Nothing was changed.
@@ -198,7 +198,7 @@ pub enum Error {
     /// The configuration cannot work.
     #[error("{0}")]
     Config(String),
-    /// A URL whose broker is not compiled in.
+    /// A URL for a broker that is not compiled in.
     #[error("`{scheme}://` needs the feature `{feature}`; run `cargo add queue-core --features {feature}`")]
     FeatureOff {
         /// The URL's scheme.
@@ -213,7 +213,7 @@ pub enum Error {
         queue: String,
         /// The stored schema number.
         found: u64,
-        /// The newest number this library knows.
+        /// The newest number that this library knows.
         known: u64,
     },
     /// The queue has, or would get, a feature that this library or a running worker does not
@@ -233,7 +233,7 @@ pub enum Error {
     NoDatabase {
         /// The absolute path of the file.
         path: String,
-        /// What is there instead.
+        /// The problem of the path.
         problem: String,
     },
     /// The server drops keys when its memory is full, and jobs with them.
@@ -279,9 +279,9 @@ pub enum Error {
     Unavailable {
         /// The broker's URL without secrets.
         broker: String,
-        /// What was observed.
+        /// The observation.
         problem: String,
-        /// The error behind it, if there is one.
+        /// The source, if there is one.
         #[source]
         cause: Option<Cause>,
     },
@@ -291,9 +291,9 @@ pub enum Error {
     Ambiguous {
         /// The broker's URL without secrets.
         broker: String,
-        /// How long the caller waited for the answer, or what happened to the connection.
+        /// How long the caller waited for the answer, or the problem of the connection.
         problem: String,
-        /// The error behind it, if there is one.
+        /// The source, if there is one.
         #[source]
         cause: Option<Cause>,
     },
@@ -315,7 +315,7 @@ pub enum Error {
         stored.len()
     )]
     PartlyStored {
-        /// The addresses of those that are stored, in order.
+        /// The addresses of the stored jobs, in order.
         stored: Vec<JobAddress>,
         /// The number of given items; a lower bound if the iterator does not know its length.
         given: usize,
@@ -357,7 +357,7 @@ impl Error {
         matches!(self, Error::Ambiguous { .. } | Error::Unknown(_) | Error::WrongType { .. } | Error::PartlyStored { .. })
     }
 
-    /// An [`Unavailable`](Self::Unavailable) without an error behind it.
+    /// An [`Unavailable`](Self::Unavailable) without a source.
     pub fn unavailable(broker: impl Into<String>, problem: impl Into<String>) -> Self {
         Error::Unavailable { broker: broker.into(), problem: problem.into(), cause: None }
     }
@@ -386,7 +386,7 @@ impl Error {
         matches!(self, Error::Unavailable { cause: Some(cause), .. } | Error::Ambiguous { cause: Some(cause), .. } if cause.is::<Injected>())
     }
 
-    /// An [`Ambiguous`](Self::Ambiguous) without an error behind it.
+    /// An [`Ambiguous`](Self::Ambiguous) without a source.
     pub fn ambiguous(broker: impl Into<String>, problem: impl Into<String>) -> Self {
         Error::Ambiguous { broker: broker.into(), problem: problem.into(), cause: None }
     }
@@ -399,7 +399,7 @@ impl Error {
         }
     }
 
-    /// The same with the error behind it.
+    /// The same with a source.
     pub fn caused_by(mut self, error: impl StdError + Send + Sync + 'static) -> Self {
         if let Error::Unavailable { cause, .. } | Error::Ambiguous { cause, .. } = &mut self {
             *cause = Some(Arc::new(error));
@@ -446,7 +446,7 @@ impl Error {
     }
 }
 
-/// The start of a value, without what a terminal would obey.
+/// The start of a value, without terminal control characters.
 fn shown(value: &str) -> String {
     let mut shown: String = value.chars().take(80).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if shown.len() < value.len() && value.chars().count() > 80 {

@@ -108,7 +108,7 @@ pub struct Publication {
 }
 
 impl Publication {
-    /// An event whose type is known by its name only, with this payload: a MessagePack map by
+    /// An event whose type is known only by its name, with this payload: a MessagePack map by
     /// field.
     pub fn raw(topic: impl Into<String>, event: impl Into<String>, payload: Vec<u8>) -> Self {
         Publication { topic: topic.into(), event: event.into(), payload: Ok(payload), options: Options::default(), tags: &[] }
@@ -117,7 +117,7 @@ impl Publication {
     /// The same from a JSON object with its fields.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) if it is no JSON object;
+    /// [`Error::Invalid`](crate::Error::Invalid) if it is not a JSON object;
     /// [`Error::Encode`](crate::Error::Encode) naming the field that cannot be stored.
     pub fn from_json(topic: impl Into<String>, event: impl Into<String>, json: &str) -> Result<Self> {
         let event = event.into();
@@ -139,15 +139,15 @@ impl Publication {
         self
     }
 
-    /// Says of the jobs that subscriptions make of the event what people will look for, as
+    /// Adds a tag to the jobs that subscriptions make of the event, as
     /// [`Job::tag`](crate::Job::tag) does.
     pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.options.tags.insert(name.into(), value.into());
         self
     }
 
-    /// Gives the event an id of the application's: each subscription has it once, however often it
-    /// is published, until 24 hours after it was handled there.
+    /// Gives the event an id that the application chooses. Each subscription gets it once, even if
+    /// it is published several times, until 24 hours after it was handled there.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.options.id = Some(id.into());
         self

@@ -17,14 +17,14 @@ const EXAMINED: usize = 500;
 /// Longest pattern, in bytes.
 const LONGEST: usize = 200;
 
-/// What stands for a value.
+/// Replaces a value.
 const VALUE: char = '*';
 
 /// Identifies a failure pattern: 16 hexadecimal digits, derived from the text of a failure without
 /// numbers, ids and quoted values.
 ///
-/// Failures of one fingerprint differ in such values alone. `docs/failures.md` of the repository
-/// has the rules. No release changes them.
+/// The texts of failures with one fingerprint differ only in such values. `docs/failures.md` of the
+/// repository has the rules. They never change.
 ///
 /// ```
 /// use queue_core::inspect::Fingerprint;
@@ -40,8 +40,8 @@ const VALUE: char = '*';
 pub struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// The fingerprint of failures whose texts differ too much: those beyond the bound of a report
-    /// are counted under it. It is that of no text.
+    /// The fingerprint of failures whose texts differ too much: failures beyond the bound of a
+    /// report are counted under it. No text has this fingerprint.
     pub const OTHERS: Fingerprint = Fingerprint(0);
 
     /// Of the text of a failure.
@@ -66,7 +66,7 @@ impl Fingerprint {
         pattern
     }
 
-    /// Of what [`pattern`](Self::pattern) gives: the first eight bytes of its SHA-256.
+    /// The fingerprint of a [`pattern`](Self::pattern): the first eight bytes of its SHA-256.
     #[doc(hidden)]
     pub fn of_pattern(pattern: &str) -> Self {
         let digest = sha256(pattern.as_bytes());
@@ -104,14 +104,14 @@ fn head_len(text: &str, most: usize) -> usize {
     (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0)
 }
 
-/// A text that is one quotation is what it quotes: a failure that is a text is printed so by
-/// `{:?}`.
+/// The content of a text that is one quotation: `{:?}` prints a failure that is a text in this
+/// form.
 fn unquoted(text: &str) -> &str {
     let inner = text.strip_prefix('"').map(|inner| inner.strip_suffix('"').unwrap_or(inner));
     inner.filter(|inner| !inner.contains('"')).unwrap_or(text)
 }
 
-/// Goes through a text from left to right.
+/// Scans a text from left to right.
 struct Scan<'a> {
     text: &'a str,
     at: usize,
@@ -253,7 +253,7 @@ fn ipv6(text: &str) -> Option<usize> {
     if text[run.len()..].starts_with(is_of_word) || !run.contains(|c: char| c.is_ascii_digit()) {
         return None;
     }
-    // A sentence may go on behind it.
+    // A sentence may continue after it.
     let ends = [run, run.trim_end_matches(['.', ':'])];
     ends.into_iter().find(|run| run.parse::<Ipv6Addr>().is_ok()).map(str::len)
 }
@@ -268,7 +268,8 @@ fn is_id(word: &str) -> bool {
         || (word.len() >= 16 && digits >= 4 && word.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
-/// Whether what follows the prefix of a word is an id, as in `req_6299d0` and `cus_9s6XKzkNRiz8i3`.
+/// Whether the part after the prefix of a word is an id, as in `req_6299d0` and
+/// `cus_9s6XKzkNRiz8i3`.
 fn is_id_part(part: &str) -> bool {
     let digits = part.bytes().filter(u8::is_ascii_digit).count();
     (part.len() >= 6 && digits > 0 && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
@@ -279,7 +280,8 @@ fn is_id_part(part: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What is stored under these outlives a release: no line here may ever change.
+    /// Data that is stored under these fingerprints outlives a release: no line here may ever
+    /// change.
     #[test]
     fn the_rules_are_those_that_are_written_down() {
         for (text, pattern, print) in [

@@ -41,8 +41,8 @@ impl GroupName {
         &self.0
     }
 
-    /// For brokers: the name behind its length in two bytes, so that no name is the beginning of
-    /// another. Names are ordered by these bytes.
+    /// For brokers: the name after its length in two bytes, so that no name is a prefix of another.
+    /// Names are ordered by these bytes.
     pub fn stored(&self) -> Vec<u8> {
         let length = u16::try_from(self.0.len()).unwrap_or(u16::MAX).to_be_bytes();
         [&length, self.0.as_bytes()].concat()
@@ -93,14 +93,14 @@ impl FromStr for GroupName {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum GroupOrder {
-    /// As many run at once as the cap allows.
+    /// The cap bounds the running jobs.
     #[default]
     Any,
     /// One at a time, in order. A job that waits for its retry, its snooze or a worker that knows
     /// its task blocks the line, until it has ended: done, dead, cancelled or expired.
     Ordered,
-    /// One at a time, in order; a job that waits for its retry lets the next one pass, and comes
-    /// back to the head.
+    /// One at a time, in order. A job that waits for its retry does not block the next one, and
+    /// returns to the head.
     SkipFailed,
 }
 
@@ -144,17 +144,18 @@ impl FromStr for GroupOrder {
     }
 }
 
-/// What holds for a group. What is `None` is as the rule of the [other groups](RuleOf::Others)
-/// says, or else as code [declares](RuleOf::Declared) it, or else as the default.
+/// The effective rule of a group. A `None` field is taken from the rule of the [other
+/// groups](RuleOf::Others), then from the [declaration](RuleOf::Declared) of code, and then from
+/// the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct GroupRule {
     /// How often it is served, for one time that a group of weight 1 is: 1 to 1000. Default: 1.
     pub weight: Option<u32>,
-    /// Most jobs of it that run at once, by their leases; 0 closes it. Default: no cap, or 1 for an
-    /// ordered group.
+    /// The most jobs that run at once, by their leases; 0 closes the group. Default: no cap, or 1
+    /// for an ordered group.
     pub cap: Option<u32>,
-    /// Most ready jobs of it; an enqueue beyond that is rejected. Default: no bound.
+    /// The most ready jobs; an enqueue beyond that is rejected. Default: no bound.
     pub max_size: Option<u64>,
     /// Whether its jobs run in order. Default: [`GroupOrder::Any`].
     pub order: Option<GroupOrder>,
@@ -191,8 +192,8 @@ impl GroupRule {
         }
     }
 
-    /// What holds for a group with this rule, where others have that one. Cap and order are no
-    /// `None` any more where they limit.
+    /// The effective rule of a group with this rule if the other groups have that one. Cap and
+    /// order are set if they limit.
     #[must_use]
     pub fn over(self, others: GroupRule) -> GroupRule {
         let order = self.order.or(others.order);
@@ -208,8 +209,8 @@ impl GroupRule {
         }
     }
 
-    /// For brokers: weight, cap, largest size, order and pause, with colons between; missing fields
-    /// are empty. Behind a pause stands why.
+    /// For brokers: weight, cap, largest size, order and pause, separated by colons; missing fields
+    /// are empty. The record of a pause follows.
     pub fn stored(&self) -> String {
         let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
         let order = self.order.map(|order| order.letter().to_string()).unwrap_or_default();
@@ -252,7 +253,7 @@ impl fmt::Display for GroupRule {
     }
 }
 
-/// Whose rule it is.
+/// The groups to which a rule applies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum RuleOf {
@@ -260,11 +261,10 @@ pub enum RuleOf {
     Group(GroupName),
     /// The default of all groups.
     Others,
-    /// What code declares of all groups with `#[task(group(..))]`, where nothing was set. Workers
-    /// store it. An operator sets the default of the [others](Self::Others), which overrides it
-    /// field by field.
+    /// The declaration of code for all groups with `#[task(group(..))]`. Workers store it. An
+    /// operator sets the default of the [others](Self::Others), which overrides it field by field.
     Declared,
-    /// That of jobs without a group: a weight alone. Default: their share of what waits.
+    /// Jobs without a group: only a weight. Default: their share of the waiting jobs.
     Plain,
 }
 

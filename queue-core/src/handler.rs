@@ -36,14 +36,14 @@ use crate::{
     note = "write `impl Handler for {Self} {{ type Output = Result<(), YourError>; async fn run(self, ctx: JobContext) -> Self::Output {{ .. }} }}`"
 )]
 pub trait Handler: Sized + Send + 'static {
-    /// What the handler returns: `()`, an [`Outcome`], or a `Result`, as for functions.
+    /// The return type of the handler: `()`, an [`Outcome`], or a `Result`, as for functions.
     type Output: TaskReturn;
 
     /// Does the work.
     fn run(self, ctx: JobContext) -> impl Future<Output = Self::Output> + Send;
 }
 
-/// A task that this program can run: the macros implement it beside [`Task`].
+/// A task that this program can run: the macros implement it in addition to [`Task`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a task",
     note = "put `#[task]` on an async function, or `#[derive(Task)]` on a payload struct that implements `Handler`"
@@ -84,9 +84,9 @@ pub enum RunFn {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Call {
-    /// The stored envelope; the payload lies in it.
+    /// The stored envelope, which contains the payload.
     pub envelope: Vec<u8>,
-    /// Where in the envelope the payload lies.
+    /// The range of the payload in the envelope.
     pub payload: Range<usize>,
     /// The job's context.
     pub context: JobContext,
@@ -133,8 +133,8 @@ impl Call {
     }
 }
 
-/// What a payload struct returns as a task; there is no value of it. That the output can be stored
-/// is asked by [`Handler`] alone, where the user wrote it, and not by [`Task`] again.
+/// The return type of a payload struct as a task; it has no value. Only [`Handler`] requires that
+/// the output can be stored, at the place where the user wrote it.
 #[derive(Debug)]
 pub struct Returned<H>(Infallible, PhantomData<fn() -> H>);
 

@@ -8,8 +8,8 @@ use crate::{
     outcome::Outcome,
 };
 
-/// What a worker can give to a handler beside the payload: [`Data<T>`], [`JobContext`], and each
-/// type of your own that implements this.
+/// The values that a worker provides to a handler in addition to the payload: [`Data<T>`],
+/// [`JobContext`], and each type of your own that implements this.
 ///
 /// Put `#[inject]` before a parameter of such a type:
 ///
@@ -56,8 +56,8 @@ pub trait Inject: Sized {
     /// `Outcome::Bury` is not.
     fn inject(context: &JobContext) -> Result<Self, Outcome>;
 
-    /// The values that the worker has to be given for it. A worker without one of them refuses to
-    /// start. Default: none.
+    /// The values that the worker needs for it. A worker without one of them refuses to start.
+    /// Default: none.
     fn needs() -> Vec<DataNeed> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! What operators see and change: jobs, queues, groups, limits, workers. From
+//! Inspection and changes by operators: jobs, queues, groups, limits, workers. From
 //! [`Client::inspector`](crate::Client::inspector).
 
 #[doc(inline)]

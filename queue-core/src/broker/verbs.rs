@@ -1,5 +1,5 @@
-//! Every verb of a broker, declared once: what it does, who calls it, whether it reads or changes,
-//! its arguments and its answer.
+//! Every verb of a broker, declared once: its effect, its callers, whether it reads or changes, its
+//! arguments and its answer.
 //!
 //! A line `viewer|worker read fn stats(queue: &str) -> Result<QueueStats>` becomes a method
 //! `async fn stats(&self, queue: &str) -> Result<QueueStats>` of the trait, which both brokers
@@ -89,10 +89,10 @@ contract! {
         /// Stores jobs: → `ready`, or `scheduled` when they have a delay (R12). One answer per job,
         /// in order.
         ///
-        /// A replay (`seq` = last) returns the stored answers and writes nothing. A given id that
-        /// exists is answered, not stored. Then the [key](NewJob::unique) is asked for: a job whose
-        /// key another one holds is skipped, changes that one, or waits for it as `held`. Jobs of
-        /// one request are processed in order, so that they see the keys of those before them.
+        /// A replay (`seq` = last) returns the stored answers and writes nothing. A chosen id that
+        /// exists is answered, not stored. Then the [key](NewJob::unique) is acquired: if another
+        /// job holds it, the new job is skipped, changes that job, or waits for it as `held`. Jobs
+        /// of one request are processed in order, so that each sees the keys of the earlier ones.
         ///
         /// At the [address of a topic](topic_address) the jobs are events: each is appended to the
         /// log of the topic, and answered `Stored`. The client also calls this on the application's
@@ -103,19 +103,19 @@ contract! {
         /// for a full broker, which has stored nothing.
         producer|operator change fn enqueue(request: &Enqueue) -> Result<Vec<Enqueued>>;
 
-        /// Enqueues, then waits until the jobs are as durable as `confirm` asks, for two seconds at
-        /// most. Returns how durable they are.
+        /// Enqueues, then waits at most two seconds until the jobs are as durable as `confirm`
+        /// requires. Returns their durability.
         ///
         /// # Errors
-        /// Those of [`enqueue`](Self::enqueue). Jobs that are less durable than asked are no error.
+        /// Those of [`enqueue`](Self::enqueue). A lower durability than requested is not an error.
         producer change fn enqueue_confirmed(request: &Enqueue, confirm: &Confirm) -> Result<(Vec<Enqueued>, Confirmed)>;
 
-        /// What acknowledged jobs survive, at least. A server whose settings cannot be read may
-        /// keep more.
+        /// The failures that acknowledged jobs survive, at least. A server whose settings cannot be
+        /// read may be more durable.
         viewer|producer read fn durability() -> Result<Durability>;
 
-        /// How much room there is, and whether the broker refuses new jobs. Workers ask about once
-        /// per heartbeat, people with `status` and `doctor`. A broker that cannot determine it
+        /// The free space, and whether the broker refuses new jobs. Workers call it about once per
+        /// heartbeat, and operators with `status` and `doctor`. A broker that cannot determine it
         /// returns [`Condition::default`].
         viewer|worker read fn condition() -> Result<Condition>;
 
@@ -124,9 +124,9 @@ contract! {
         ///
         /// An ending whose receipt the broker does not have is stale: it changes nothing, and its
         /// position is in [`TurnAnswer::stale`]. In the queue of a [subscription](Subscribe) the
-        /// turn first reads on in the log of the topic, while fewer jobs could start than
-        /// [`Turn::claim`] asks for and fewer than [`MOST_TAKEN`] have not ended, and makes a job
-        /// of each entry. A full broker does not read on, and carries out the rest.
+        /// turn first reads further entries of the topic's log and makes a job of each. It reads
+        /// while fewer jobs could start than [`Turn::claim`] requests and fewer than [`MOST_TAKEN`]
+        /// have not ended. A full broker reads no entries, and carries out the rest.
         ///
         /// A replay (`seq` = last) writes nothing and returns the same stale positions and
         /// deliveries. In a replay, a delivery whose receipt the broker does not have is
@@ -148,13 +148,13 @@ contract! {
         /// answered turn.
         worker change fn extend(lanes: &[Extend]) -> Vec<Result<Extended>>;
 
-        /// The overdue lanes of a queue (R7, first check): lanes whose lease is over, and lanes
-        /// whose lease ends later than a renewal would end now; of each at most `limit`, after the
-        /// first `skip`. And how many lanes are fenced already.
+        /// The overdue lanes of a queue (R7, first check): lanes whose lease has expired, and lanes
+        /// whose lease ends later than a lease that is renewed now. Of each kind at most `limit`,
+        /// after the first `skip`. Also the number of fenced lanes.
         ///
-        /// A reclaimer asks for the next page while a page has `limit` lanes of the first kind, or
-        /// any of the second. A broker may examine at most `limit` lanes for the second kind, those
-        /// first whose lease ends last: a page of living lanes with longer leases may hide the
+        /// A reclaimer requests the next page while a page has `limit` lanes of the first kind, or
+        /// any of the second. For the second kind, a broker may examine at most `limit` lanes,
+        /// beginning with the latest ends. A page of live lanes with longer leases may hide the
         /// others until their leases have ended.
         worker read fn overdue(queue: &str, skip: usize, limit: usize) -> Result<OverdueLanes>;
 
@@ -164,44 +164,43 @@ contract! {
         worker change fn fence(queue: &str, lanes: &[OverdueLane]) -> Result<Vec<bool>>;
 
         /// Reclaims the jobs of every fenced lane in bounded steps: → `retry`, `ready` or `dead`,
-        /// by the [`CrashRule`] (R7). Forgets a fenced lane only after one whole pass over the
-        /// active jobs that began after its fencing. Any reclaimer can continue what another has
-        /// begun.
+        /// by the [`CrashRule`] (R7). A fenced lane is removed only after a complete pass over the
+        /// active jobs that began after the lane was fenced. Any reclaimer can continue the work of
+        /// another one.
         worker change fn reclaim(queue: &str, rule: &CrashRule) -> Result<Reclaimed>;
 
         /// One bounded round of housekeeping: removes idle producers, remembered ids, and records
         /// past their retention.
         worker|operator change fn sweep(queue: &str, limits: &SweepLimits) -> Result<Swept>;
 
-        /// Adds what a worker has counted to the [history](history) of its queue and to its
-        /// [failures](Inspect::failures), and notes how deep the queue is. It grows what is stored,
-        /// up to a bound, so that a full broker refuses it. It may be sent again, unchanged: a
-        /// replay changes nothing.
+        /// Adds a worker's counts to the [history](history) of its queue and to its
+        /// [failures](Inspect::failures), with the number of ready jobs. The stored data grows up
+        /// to a bound, so a full broker refuses the call. The request may be sent again, unchanged:
+        /// a replay changes nothing.
         ///
         /// # Errors
         /// `BrokerFull`, and then nothing was added.
         worker|producer change fn report(report: &Report) -> Result<()>;
 
-        /// The schedules of a queue that are due, at most `limit`, the first due first. They are
-        /// handed out: no other worker gets them for [`HANDED_OUT`], so that only one of many
-        /// workers ticks. That saves work and no more: what they decide is compared when it is
-        /// [set](Self::set_schedule).
+        /// The due schedules of a queue, at most `limit`, the earliest first. For [`HANDED_OUT`] no
+        /// other worker gets them, so that only one of many workers computes their ticks. This only
+        /// saves work: the stored state is compared when a schedule is [set](Self::set_schedule).
         worker change fn due_schedules(queue: &str, limit: usize) -> Result<DueSchedules>;
 
         /// Changes a schedule and stores the jobs of its ticks, in one transition, if its state is
-        /// the one that was read. The jobs of a request are no producer's: their ids decide whether
+        /// the one that was read. The jobs of a request have no producer: their ids show whether
         /// they exist.
         ///
         /// # Errors
         /// `BrokerFull` for a request with jobs or a definition, and then nothing was written.
         worker|operator change fn set_schedule(request: &SetSchedule) -> Result<ScheduleAnswer>;
 
-        /// Everything about one job, as [`show`](Inspect::show) gives it, and in the same
-        /// transition the mark that a program waits for its end: for [`WATCHED`], unless the job
-        /// has ended. While a mark is valid, the end of the job is [announced](Self::ending_hints),
-        /// and removes the mark. A program that waits for longer sets it again. No more than
-        /// [`MOST_WATCHED`] jobs of a queue are marked, and none while a worker of an older release
-        /// serves the queue, so a waiting program must also poll.
+        /// All data of one job, as [`show`](Inspect::show) returns it. In the same transition the
+        /// job is marked as watched for [`WATCHED`], unless it has ended. While a mark is valid,
+        /// the end of the job is [announced](Self::ending_hints), and removes the mark. A program
+        /// that waits for longer sets it again. At most [`MOST_WATCHED`] jobs of a queue are
+        /// marked, and none while a worker of an older release serves the queue. For this reason a
+        /// waiting program must also poll.
         ///
         /// If the job is acknowledged without retention while the mark is valid, it is kept for
         /// [`WATCHED_KEEP`], with its result if the ending has one. Workers send results while
@@ -211,10 +210,10 @@ contract! {
         /// `BrokerFull`, and then no mark was set.
         producer|operator change fn watch(queue: &str, id: &JobId) -> Result<Option<StoredJob>>;
 
-        /// Stores the progress and the log lines of a lane's jobs. One answer per job, in order:
-        /// whether it was stored. If its receipt is no longer stored, nothing is changed.
-        /// Everything is numbered within its delivery, so that a request that comes again changes
-        /// nothing, and one that comes late puts no progress back. It renews no lease.
+        /// Stores the progress and the log lines of a lane's jobs. Returns for each job, in order,
+        /// whether it was stored. If its receipt is no longer stored, nothing is changed. All items
+        /// are numbered within their delivery, so a repeated request changes nothing, and a late
+        /// request does not replace newer progress. It renews no lease.
         ///
         /// If the job is [watched](Self::watch), the change is
         /// [announced](Self::progress_hints). No handler waits for it, and no job depends on it.
@@ -224,28 +223,28 @@ contract! {
         /// `FeatureUnknown` while a worker of an older release serves the queue.
         worker change fn store_progress(reported: &ProgressReport) -> Result<Vec<bool>>;
 
-        /// Marks a queue as one that a watcher follows, for `valid_for`, at most for [`FOLLOWED`]:
-        /// until then the broker keeps the last [`TRANSITIONS_KEPT`]
-        /// [transitions](Inspect::transitions) of its jobs. Marks are not counted; the one that is
-        /// valid the longest applies. Without a mark no transition is noted.
+        /// Marks a queue as followed by a watcher for `valid_for`, at most for [`FOLLOWED`]: until
+        /// then the broker keeps the last [`TRANSITIONS_KEPT`] [transitions](Inspect::transitions)
+        /// of its jobs. Marks are not counted; the one that is valid the longest applies. Without a
+        /// mark, transitions are not recorded.
         ///
         /// # Errors
         /// `BrokerFull`, and then no mark was set; `FeatureUnknown` while a worker of an older
         /// release serves the queue.
         operator change fn follow(queue: &str, valid_for: Duration) -> Result<Followed>;
 
-        /// Makes a [subscription](Subscribe), or notes which types of event its workers know. True:
-        /// it was made. An existing subscription keeps its cursor, and ignores the start in the
-        /// request.
+        /// Creates a [subscription](Subscribe), or stores which types of event its workers know.
+        /// True: it was created. An existing subscription keeps its cursor, and ignores the start
+        /// in the request.
         ///
         /// # Errors
         /// `BrokerFull`, and then nothing was changed.
         worker|operator change fn subscribe(request: &Subscribe) -> Result<bool>;
 
-        /// One bounded step of removing what the [retention](Retention) of a topic does not keep:
-        /// the oldest entries of its log, at most [`TRIM_STEP`]. An unread entry of a subscription
-        /// is kept up to the limit of the lag. If it goes nevertheless, that subscription has lost
-        /// it, which is counted.
+        /// One bounded step of removing the oldest entries of a topic's log that its
+        /// [retention](Retention) does not keep, at most [`TRIM_STEP`]. An entry that a
+        /// subscription has not read is kept up to the limit of the lag. If such an entry is
+        /// removed later, it is counted as lost for that subscription.
         worker|operator change fn trim_topic(topic: &str) -> Result<Trimmed>;
     }
 
@@ -260,12 +259,12 @@ contract! {
         /// Depth and counters of a queue.
         viewer|worker read fn stats(queue: &str) -> Result<QueueStats>;
 
-        /// What happened in a queue up to now, as its workers [reported](Broker::report) it.
-        /// Empty for an unknown queue.
+        /// The counts of a queue up to now, as its workers [reported](Broker::report) them. Empty
+        /// for an unknown queue.
         viewer read fn history(queue: &str, span: HistorySpan) -> Result<History>;
 
-        /// How runs of a queue have failed, as its workers [reported](Broker::report) it:
-        /// what was seen last comes first. Empty for an unknown queue.
+        /// The failures of a queue, as its workers [reported](Broker::report) them, the latest
+        /// first. Empty for an unknown queue.
         viewer read fn failures(queue: &str) -> Result<Vec<FailurePattern>>;
 
         /// The workers with a lane in this queue: their records, lanes and leases. The lease of
@@ -277,11 +276,11 @@ contract! {
         /// page may be empty although `next` is set.
         viewer read fn list(queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage>;
 
-        /// One bounded step through the jobs of some states, in an order of the broker's own. A job
-        /// that is in one of the states from the first step to the last, and stays in its place, is
-        /// found once, although other jobs come and go meanwhile. Where the scan [meets those that
-        /// move](Scan::including_moved), a job that is in one of the states all the time is found
-        /// wherever it goes, at least once.
+        /// One bounded step through the jobs of some states, in the broker's order. A job that is
+        /// in one of the states from the first step to the last, and stays in its place, is found
+        /// once, even if other jobs come and go meanwhile. If the scan [includes moving
+        /// jobs](Scan::including_moved), a job that is in one of the states all the time is found
+        /// at least once, even if it moves.
         ///
         /// # Errors
         /// [`Error::Invalid`](crate::Error::Invalid) for a place that this broker has not made.
@@ -290,9 +289,9 @@ contract! {
         /// Everything about one job; `None` if the broker does not have it.
         viewer|producer|worker read fn show(queue: &str, id: &JobId) -> Result<Option<StoredJob>>;
 
-        /// Where jobs stand, in one transition: one answer per id, in order; `None` if the broker
-        /// does not have the job. At most [`MAX_ITEMS`](MAX_ITEMS). Numbers of jobs that go
-        /// first are exact among a hundred, and may be larger than the truth beyond.
+        /// The position of jobs, in one transition: one answer per id, in order; `None` if the
+        /// broker does not have the job. At most [`MAX_ITEMS`](MAX_ITEMS). The numbers of earlier
+        /// jobs are exact up to a hundred, and may be too large beyond.
         viewer read fn diagnose(queue: &str, ids: &[JobId]) -> Result<Vec<Option<Diagnosis>>>;
 
         /// The [progress](Broker::store_progress) of a job, and the lines of its log from this
@@ -306,21 +305,21 @@ contract! {
         /// `reason` as the note of the job; other changes have no reason.
         operator change fn change(queue: &str, change: Change, reason: Option<&str>, ids: &[JobId]) -> Result<Vec<Changed>>;
 
-        /// Edits a job that waits, if it is as it was seen, in one transition. Its key, its group
-        /// and its limits are given back and taken with it. A job that is ready comes to the tail
-        /// of its line when its priority, group or limits change, and keeps its place otherwise.
+        /// Edits a waiting job if it has not changed since it was read, in one transition. The job
+        /// releases its key, group and limits, and acquires the new ones. A ready job moves to the
+        /// tail of its line if its priority, group or limits change, and otherwise keeps its place.
         ///
         /// # Errors
         /// `BrokerFull`, and then nothing was changed; `FeatureUnknown` for a priority, a group or
         /// limits while a worker of an older release serves the queue.
         operator change fn edit(request: &EditJob) -> Result<EditedJob>;
 
-        /// Who holds a key; `None` if it is free.
+        /// The holder of a key; `None` if it is free.
         viewer read fn key_holder(queue: &str, key: &UniqueKey) -> Result<Option<KeyHolder>>;
 
-        /// Held keys of a queue: the first ones, or those behind a [`KeyPage::next`]. About
-        /// `limit`, at most [`MAX_ITEMS`](MAX_ITEMS). A key that is held from the first page to the
-        /// last is found, on Redis perhaps twice.
+        /// Held keys of a queue: the first ones, or those after a [`KeyPage::next`]. About `limit`,
+        /// at most [`MAX_ITEMS`](MAX_ITEMS). A key that is held from the first page to the last is
+        /// found, on Redis perhaps twice.
         ///
         /// # Errors
         /// [`Error::Invalid`](crate::Error::Invalid) for a place that this broker has not made.
@@ -334,8 +333,8 @@ contract! {
         viewer|worker read fn groups(queue: &str, which: &GroupList) -> Result<GroupPage>;
 
         /// Sets the rule of a group, of all groups, or of plain jobs, if it is the one that was
-        /// read. It holds from the next claim on: a smaller cap stops no job that runs. A rule that
-        /// is removed takes no job with it.
+        /// read. It applies from the next claim on: a smaller cap stops no running job. To remove a
+        /// rule removes no jobs.
         ///
         /// # Errors
         /// [`Error::Invalid`](crate::Error::Invalid) for a rule that cannot be, and for one more
@@ -345,13 +344,12 @@ contract! {
         /// The limits of a queue, all or the one of this name, by name.
         viewer|worker read fn limits(queue: &str, name: Option<&str>) -> Result<Vec<StoredLimit>>;
 
-        /// Keys of limits: which jobs hold them, and when the next job may start. For the keys of
-        /// one job, this is what holds the job back.
+        /// Limit keys: the jobs that hold them, and when the next job may start. For the keys of
+        /// one job, this shows what blocks the job.
         viewer read fn limit_keys(queue: &str, which: &LimitKeys) -> Result<Vec<StoredLimitKey>>;
 
-        /// Changes a limit, if it is stored as it was read. It holds from the next claim on: a
-        /// smaller concurrency stops no job that runs. A limit that is removed takes no job with
-        /// it.
+        /// Changes a limit, if it is stored as it was read. It applies from the next claim on: a
+        /// smaller concurrency stops no running job. To remove a limit removes no jobs.
         ///
         /// # Errors
         /// [`Error::Invalid`](crate::Error::Invalid) for one more than the [most](LIMIT_RULES) of a
@@ -372,20 +370,20 @@ contract! {
         /// A topic with its subscriptions; `None` if it does not exist.
         viewer|worker read fn topic(topic: &str) -> Result<Option<StoredTopic>>;
 
-        /// Entries of the log of a topic behind this position, or from the oldest on, at most
+        /// Entries of the log of a topic after this position, or from the oldest on, at most
         /// `limit` and [`ENTRIES_READ`](ENTRIES_READ).
         viewer read fn read_topic(topic: &str, after: Option<&str>, limit: usize) -> Result<Vec<StoredEvent>>;
 
-        /// Sets what a topic keeps. What is `None` stays as it is.
+        /// Sets the retention of a topic. A field of `None` is not changed.
         operator change fn set_retention(topic: &str, retention: Retention) -> Result<()>;
 
-        /// Removes a subscription: it reads nothing any more, and nothing waits for it. What it has
-        /// taken stays in its queue. False: there is none.
+        /// Removes a subscription, which then reads no further entries. Its jobs stay in its queue.
+        /// False: the subscription does not exist.
         operator change fn unsubscribe(topic: &str, subscription: &str) -> Result<bool>;
 
         /// Sends a request to a worker that has reported its load in this queue with a heartbeat.
-        /// It receives the request with its next heartbeat of that kind. The request goes with the
-        /// last lane of the worker in this queue. Works on a full broker.
+        /// The worker receives the request with its next heartbeat of that kind. The request is
+        /// deleted with the last lane of the worker in this queue. Works on a full broker.
         operator change fn ask_worker(request: &AskWorker) -> Result<WorkerAsked>;
 
         /// One bounded step of a [rewind](Rewind) of a subscription.
@@ -398,32 +396,32 @@ contract! {
         /// The pauses of a queue and its tasks. The pause of a group is part of its rule.
         viewer read fn pauses(queue: &str) -> Result<Pauses>;
 
-        /// Pauses or resumes a queue, a group or a task; enqueues and endings continue. What is
-        /// paused gets the new end and reason. When an end has come, the next turn that is made
-        /// after it ends the pause. [`next_due`](TurnAnswer::next_due) takes the end into
-        /// account, so that idle lanes come in time.
+        /// Pauses or resumes a queue, a group or a task; enqueues and endings continue. A subject
+        /// that is paused already gets the new end and reason. When a pause has expired, the next
+        /// turn ends it. [`next_due`](TurnAnswer::next_due) includes the end, so that an idle lane
+        /// runs a turn in time.
         ///
         /// # Errors
         /// [`Error::Invalid`](crate::Error::Invalid) for an end that has passed by the broker's
-        /// clock, and for one [rule](GROUP_RULES) of a group or one [paused task](PAUSED_TASKS) too
-        /// many; `FeatureUnknown` for an end, or a task, while a lane of an older library is
-        /// registered.
+        /// clock, and beyond the largest number of group [rules](GROUP_RULES) or [paused
+        /// tasks](PAUSED_TASKS); `FeatureUnknown` for an end, or a task, while a lane of an older
+        /// library is registered.
         operator change fn set_pause(request: &SetPause) -> Result<()>;
 
-        /// Transitions of a queue behind that of a number, about `limit` of them, in their order.
-        /// While no watcher [follows](Broker::follow) the queue there are no new ones, and
-        /// those that are kept may go. That a record goes of a job that has ended is no transition.
+        /// Transitions of a queue after a number, about `limit` of them, in order. While no watcher
+        /// [follows](Broker::follow) the queue, no transitions are recorded, and those that are
+        /// kept may be removed. The removal of an ended job's record is not a transition.
         viewer read fn transitions(queue: &str, after: u64, limit: usize) -> Result<Transitions>;
 
-        /// The operations of a queue: that which is under way, and those that have ended and are
-        /// kept. In no order.
+        /// The operations of a queue: the running one, and the ended ones that are kept. They are
+        /// not ordered.
         viewer|worker read fn operations(queue: &str) -> Result<Vec<Operation>>;
 
         /// One transition of an [operation](Operate), with the jobs that it changes. It may be sent
         /// again, unchanged: a replay changes nothing. Works on a full broker.
         ///
         /// # Errors
-        /// [`Error::Invalid`](crate::Error::Invalid) for what [`Operate::check`] refuses.
+        /// [`Error::Invalid`](crate::Error::Invalid) for a request that [`Operate::check`] rejects.
         operator|worker change fn operate(request: &Operate) -> Result<Operated>;
 
         /// Searches a queue for damage that another program did, and repairs it if `how` allows, in
@@ -445,8 +443,8 @@ contract! {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyPage {
-    /// The keys, and who holds each.
+    /// The keys, and the holder of each.
     pub keys: Vec<(UniqueKey, KeyHolder)>,
-    /// Where the next page begins; `None` at the end.
+    /// The beginning of the next page; `None` at the end.
     pub next: Option<String>,
 }

@@ -24,10 +24,10 @@ pub const TEXT_MAX: usize = 256;
 /// The first element of a record.
 const VERSION: u64 = 1;
 
-/// What a worker says of itself. It is encoded once, and is sent whenever a lane of the worker
+/// The description of a worker. It is encoded once, and sent whenever a lane of the worker
 /// [registers](super::Broker::register).
 ///
-/// [`WorkerInfo::default`] says nothing: no host, no process number, no release, no tasks.
+/// [`WorkerInfo::default`] is empty: no host, no process number, no release, no tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerInfo {
     /// The record without its last element, the time.
@@ -96,7 +96,7 @@ fn decode(record: &[u8]) -> Option<Stored> {
     codec::unpack(record).ok().filter(|stored: &Stored| stored.0 == VERSION)
 }
 
-/// A worker, as people see it: a process that has registered with one queue or several. From
+/// A worker in reports: a process that has registered with one or several queues. From
 /// [`Inspector::workers`](crate::inspect::Inspector::workers).
 ///
 /// The record is [`Serialize`](serde::Serialize), and the command line prints this form with
@@ -130,8 +130,8 @@ pub struct WorkerRecord {
     /// its load. A worker that stops ends its leases, and reports that.
     #[serde(rename = "lease_age_ms", serialize_with = "json::ms")]
     pub lease_age: Duration,
-    /// How long its newest lease stands from now on, by the broker's clock. Zero: it is over, and
-    /// the worker has stopped or is out of reach.
+    /// How long its newest lease is still valid, by the broker's clock. Zero: it has expired, and
+    /// the worker has stopped or is unreachable.
     #[serde(rename = "lease_left_ms", serialize_with = "json::ms")]
     pub lease_left: Duration,
     /// Its last reported resource usage. It reports in one of its queues. `None`: there is no
@@ -145,14 +145,14 @@ pub struct WorkerRecord {
     pub asked: Option<WorkerAsk>,
 }
 
-/// What is stored of a worker in a queue.
+/// The stored data of a worker in a queue.
 #[derive(Clone, Debug, Default)]
 pub struct StoredWorker {
     /// Its record.
     pub record: Option<Vec<u8>>,
     /// Its [load](WorkerLoad).
     pub load: Option<Vec<u8>>,
-    /// What it was [asked](WorkerAsk).
+    /// The last [request](WorkerAsk) to it.
     pub asked: Option<Vec<u8>>,
 }
 
@@ -168,8 +168,8 @@ pub struct LaneLease {
 }
 
 impl WorkerRecord {
-    /// The workers of a queue, for brokers: one for each process that has a lane. `stored` gives
-    /// what is stored of a process. A worker whose record is missing or damaged is listed without
+    /// The workers of a queue, for brokers: one for each process that has a lane. `stored` returns
+    /// the stored data of a process. A worker whose record is missing or damaged is listed without
     /// the values of the record.
     pub fn of_lanes(
         queue: &str,
@@ -179,7 +179,7 @@ impl WorkerRecord {
     ) -> Vec<WorkerRecord> {
         let mut workers: BTreeMap<ProcessId, WorkerRecord> = BTreeMap::new();
         for lane in lanes {
-            // Another name than ours: no worker has it.
+            // An invalid name does not belong to a worker.
             let Ok(id) = lane.process.parse() else { continue };
             let worker = workers.entry(id).or_insert_with(|| WorkerRecord::read(id, queue, now_ms, &stored(&lane.process)));
             worker.lanes += 1;
@@ -205,7 +205,7 @@ impl WorkerRecord {
             queues: vec![queue.to_owned()],
             since: since.and_then(|since| UNIX_EPOCH.checked_add(since)),
             lanes: 0,
-            // A lease that was given back would be as old as if it had run out.
+            // A lease without a load counts as the oldest.
             lease_age: load.map_or(Duration::MAX, |load| load.age),
             lease_left: Duration::ZERO,
             reports_to: load.map(|_| queue.to_owned()),
@@ -219,13 +219,13 @@ impl WorkerRecord {
         self.load.map(|load| load.mode).unwrap_or_default()
     }
 
-    /// What it was asked and has not taken in.
+    /// The request that it has not received yet.
     pub fn unconfirmed_request(&self) -> Option<&WorkerAsk> {
         self.asked.as_ref().filter(|ask| self.load.is_some_and(|load| load.received < ask.number))
     }
 
-    /// Joins what several queues say of the same workers: one record for each id, sorted by host,
-    /// process number and id.
+    /// Merges the records of the same workers from several queues: one record for each id, sorted
+    /// by host, process number and id.
     pub fn merged(records: impl IntoIterator<Item = WorkerRecord>) -> Vec<WorkerRecord> {
         let mut workers: BTreeMap<ProcessId, WorkerRecord> = BTreeMap::new();
         for mut record in records {

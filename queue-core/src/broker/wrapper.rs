@@ -1,19 +1,19 @@
-//! What the list of verbs becomes: the traits of a broker, and a trait for wrappers around one.
+//! Expands the list of verbs: the traits of a broker, and a trait for wrappers around one.
 
 /// A verb of a broker: a method of [`Broker`](super::Broker) or [`Inspect`](super::Inspect) that
-/// asks it for something.
+/// sends a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verb {
     /// The name of the method.
     pub name: &'static str,
-    /// Who calls it; the one with the fewest rights comes first.
+    /// The callers of the verb; the one with the fewest rights comes first.
     pub callers: &'static [Caller],
     /// False if it only reads.
     pub changes: bool,
 }
 
-/// Who calls a verb. `docs/acl` has the rights of each on Redis.
+/// The callers of verbs. `docs/acl` has the rights of each on Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Caller {
@@ -21,7 +21,7 @@ pub enum Caller {
     Producer,
     /// A worker.
     Worker,
-    /// The command line or the dashboard of an operator who changes something.
+    /// The command line or the dashboard of an operator with write access.
     Operator,
     /// A command line or a dashboard that only reads.
     Viewer,
@@ -30,8 +30,8 @@ pub enum Caller {
 /// Declares the traits [`Broker`](super::Broker), [`Inspect`](super::Inspect) and
 /// [`Wrapper`](super::Wrapper), and the list [`VERBS`](super::VERBS).
 ///
-/// The input is one block for each of the first two: the name of the trait and its supertrait,
-/// methods that ask the broker for nothing (`local`), and verbs. `&self` and `async` are left out.
+/// The input is one block for each of the first two traits: the name of the trait and its
+/// supertrait, methods without a request (`local`), and verbs. `&self` and `async` are left out.
 macro_rules! contract {
     ($(
         $(#[$about_trait:meta])*
@@ -75,12 +75,12 @@ macro_rules! contract {
             }
         )*
 
-        /// A broker around another one. Whoever implements this trait implements [`Broker`] and
+        /// A broker around another one. A type that implements this trait implements [`Broker`] and
         /// [`Inspect`], too.
         ///
-        /// The trait has every method of these two, and passes it on to the inner broker. A wrapper
-        /// writes [`inner`](Self::inner), [`around`](Self::around) if something happens at each
-        /// call, and the verbs that it changes:
+        /// The trait has every method of these two, and forwards it to the inner broker. A wrapper
+        /// implements [`inner`](Self::inner), [`around`](Self::around) if it acts on each call, and
+        /// the verbs that it changes:
         ///
         /// ```
         /// use queue_core::{Result, broker::*};
@@ -113,9 +113,9 @@ macro_rules! contract {
                 self.inner()
             }
 
-            /// Carries out the call of a verb by awaiting `call`. All verbs pass here that the
-            /// wrapper does not write itself, except for [`extend`](Broker::extend), whose answer
-            /// is not one result but one for each lane.
+            /// Carries out the call of a verb by awaiting `call`. All verbs that the wrapper does
+            /// not implement pass here, except for [`extend`](Broker::extend), which returns one
+            /// result for each lane.
             fn around<T: Send>(&self, verb: &'static str, call: impl Future<Output = Result<T>> + Send) -> impl Future<Output = Result<T>> + Send {
                 let _ = verb;
                 call

@@ -26,12 +26,12 @@ use crate::{
 
 /// Some items of an `enqueue_all` were not stored. [`answers`](Self::answers) has one entry per
 /// item that was taken from the iterator, in order. To store the rest, repeat the items whose
-/// answer is an error, and those behind the last answer; of an [`Error::Unknown`] call `retry()`
+/// answer is an error, and those after the last answer. For an [`Error::Unknown`], call `retry()`
 /// instead.
 pub struct EnqueueAllError<T> {
     /// The answer for each item.
     pub answers: Vec<Result<Handle<T>>>,
-    /// How many items were not taken, as far as the iterator knows.
+    /// How many items were not taken, as reported by the iterator.
     rest: usize,
 }
 
@@ -80,8 +80,8 @@ impl<T> fmt::Debug for EnqueueAllError<T> {
 
 impl<T> std::error::Error for EnqueueAllError<T> {}
 
-/// For `?`: [`Error::PartlyStored`] if some items are stored. If none is, the error of the first
-/// item of which that is not known, or else of the first item.
+/// For `?`: [`Error::PartlyStored`] if some items are stored. If none is stored, the error of the
+/// first item whose fate is unknown, or else of the first item.
 impl<T> From<EnqueueAllError<T>> for Error {
     fn from(all: EnqueueAllError<T>) -> Self {
         let given = all.given();
@@ -95,7 +95,7 @@ impl<T> From<EnqueueAllError<T>> for Error {
     }
 }
 
-/// Most bytes and jobs that are held for several queues together until a batch of one of them is
+/// The most bytes and jobs that are held for several queues together until one of their batches is
 /// full.
 const HELD_BYTES: usize = 4 * MAX_BYTES;
 const HELD_ITEMS: usize = 8 * MAX_ITEMS;
@@ -123,7 +123,7 @@ struct Answers<T> {
     client: Client,
     answers: Vec<Option<Result<Handle<T>>>>,
     failed: bool,
-    /// Whether the broker refused a batch: there is no point in giving it more.
+    /// Whether the broker refused a batch: further batches would be refused too.
     stop: bool,
 }
 
@@ -153,7 +153,7 @@ impl<T: Task> Answers<T> {
     }
 }
 
-/// A batch that came back: positions, addresses and retentions of its jobs, and their answers.
+/// An answered batch: positions, addresses and retentions of its jobs, and their answers.
 type Answered = (Vec<usize>, Vec<(JobAddress, Option<Duration>)>, Result<Vec<Answer>, Failure>);
 
 /// The batches that are being filled, by queue.
@@ -165,7 +165,7 @@ struct Batches {
 }
 
 impl Batches {
-    /// Adds a job, and gives the batch that has to leave for it.
+    /// Adds a job, and returns the batch that has to be sent before.
     fn add(&mut self, position: usize, Prepared { address, job, retention, .. }: Prepared) -> Option<(Arc<str>, Batch)> {
         let (queue, size) = (address.queue.clone(), job.envelope.len());
         let batch = self.by_queue.entry(queue.clone()).or_default();
@@ -234,7 +234,7 @@ async fn store_all<T: Task>(
         };
         let Some((queue, batch)) = batches.add(position, prepared) else { continue };
         in_flight.push(send(queue, batch));
-        // The first look sends it; it travels while the next one is filled.
+        // The first poll sends it. It is in flight while the next one is filled.
         while let Some(Some(answered)) = in_flight.next().now_or_never() {
             answers.take(answered);
         }

@@ -1,4 +1,4 @@
-//! Who waits for the answers to a request, and until when.
+//! The callers that wait for the answers to a request, and their deadlines.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ const TOGETHER: Duration = Duration::from_millis(10);
 /// The caller of a single job.
 #[derive(Debug)]
 pub(super) struct Waiter {
-    /// When it wants to know.
+    /// The deadline.
     pub(super) until: Instant,
     pub(super) answer: oneshot::Sender<Result<Answer>>,
 }
@@ -30,7 +30,7 @@ pub(super) struct Waiter {
 pub(super) enum Callers {
     /// One for all of its jobs.
     One(Instant),
-    /// One for each of them, in order; those that have been answered are gone.
+    /// One for each job, in order; answered callers are removed.
     Each(Vec<Option<Waiter>>),
 }
 
@@ -43,7 +43,7 @@ impl Callers {
         }
     }
 
-    /// When the last of them does.
+    /// The latest deadline.
     pub(super) fn last(&self) -> Instant {
         match self {
             Callers::One(until) => *until,

@@ -1,4 +1,4 @@
-//! The broker's time, as a producer knows it between two registrations.
+//! The broker's time, as a producer estimates it between two registrations.
 
 use std::time::{Duration, SystemTime};
 
@@ -21,7 +21,7 @@ struct Moment {
     wall: SystemTime,
 }
 
-/// What the two may differ by.
+/// The difference that is tolerated.
 const DRIFT: Duration = Duration::from_secs(1);
 
 impl BrokerClock {

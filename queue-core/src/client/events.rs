@@ -28,9 +28,9 @@ pub struct Published {
 /// Some events of a `publish_all` were not published.
 #[derive(Debug)]
 pub struct PublishAllError {
-    /// Those that were, in order, from the first on.
+    /// The published events, in order, from the first on.
     pub published: Vec<Published>,
-    /// What the first of the others met with.
+    /// The error of the first of the others.
     pub error: Error,
 }
 
@@ -59,14 +59,14 @@ impl From<PublishAllError> for Error {
 }
 
 impl Client {
-    /// Appends an event to the log of its topic. After `Ok`, every subscription gets it: those that
-    /// exist now, and those that will begin before it. It is kept for the retention of the topic,
-    /// even without subscriptions.
+    /// Appends an event to the log of its topic. After `Ok`, all existing subscriptions get it, and
+    /// any later one whose start position is before this event. It is kept for the retention of the
+    /// topic, even without subscriptions.
     ///
     /// Events with options are published by [`Publication::publish`].
     ///
     /// # Errors
-    /// Those of [`enqueue`](Self::enqueue), but for `IdConflict`.
+    /// Those of [`enqueue`](Self::enqueue), except `IdConflict`.
     pub async fn publish(&self, event: impl Event) -> Result<Published> {
         self.publish_event(event.event()).await
     }
@@ -133,8 +133,8 @@ impl Publication {
     }
 }
 
-/// Checks and encodes an event. Middleware sees it as it sees jobs; of what it sets, an event has
-/// group, headers, tags and id.
+/// Checks and encodes an event. Middleware sees it in the form of a job. Of the options that
+/// middleware sets, an event has group, headers, tags and id.
 pub(super) fn prepared(event: Publication, on_enqueue: &EnqueueStack) -> Result<Prepared> {
     let Publication { topic, event, payload, mut options, tags } = event;
     check_name("topic", &topic)?;

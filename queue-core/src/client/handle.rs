@@ -17,8 +17,8 @@ use crate::{
     task::{Task, TaskDef, TaskOutput},
 };
 
-/// A job that was enqueued. Store its [`address`](Self::address) to find it later:
-/// [`Client::handle`] makes a handle of it.
+/// An enqueued job. Store its [`address`](Self::address) to find it later: [`Client::handle`]
+/// creates a handle from it.
 pub struct Handle<T> {
     client: Client,
     address: JobAddress,
@@ -65,11 +65,11 @@ impl fmt::Display for Stored {
 /// Whether a job is kept when it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// The handle was made of an address.
+    /// The handle was created from an address.
     Unknown,
-    /// It was enqueued, and neither it nor its task asks for that.
+    /// The job was enqueued without a retention, and its task has none.
     No,
-    /// It was enqueued with a retention.
+    /// The job was enqueued with a retention.
     Yes,
 }
 
@@ -131,8 +131,8 @@ impl<T> Handle<T> {
         &self.address.id
     }
 
-    /// What became of the job that was enqueued. The handle is that of the job that will run, which
-    /// may be another one. A handle that was made from an address returns [`Stored::Existing`].
+    /// The outcome of the enqueue. The handle is that of the job that will run, which may be
+    /// another one. A handle that was created from an address returns [`Stored::Existing`].
     pub fn stored(&self) -> Stored {
         self.stored
     }
@@ -143,8 +143,8 @@ impl<T> Handle<T> {
         self.stored == Stored::Existing
     }
 
-    /// What the job survived when it was enqueued, if the [client asked for
-    /// it](Client::with_durability). This may be less than was asked for.
+    /// The failures that the job survived when it was enqueued, if the [client requested
+    /// this](Client::with_durability). It may be less than requested.
     pub fn confirmed(&self) -> Option<Confirmed> {
         self.confirmed
     }
@@ -192,7 +192,7 @@ where
 
     fn result_of(&self, record: Option<StoredJob>) -> Result<JobResult<TaskOutput<T>>> {
         let Some(record) = record else {
-            // It was stored, or there would be no such handle.
+            // A handle exists only for a job that was stored.
             return if self.kept == Kept::No { Err(Error::NotKept(self.address.clone())) } else { Ok(JobResult::Gone) };
         };
         self.check_task(&record)?;
@@ -223,16 +223,16 @@ where
     /// A job without retention that ends during a wait is kept for a minute, so that all callers
     /// get its result.
     ///
-    /// A job that [expires](crate::Job::expires) becomes `expired` when a worker comes upon it, and
-    /// `wait` returns then. Before, it gives [`JobResult::Pending`]: no worker serves the queue, or
-    /// jobs before it keep the workers busy.
+    /// A job that [expires](crate::Job::expires) becomes `expired` when a worker claims it, and
+    /// `wait` returns then. Before, it returns [`JobResult::Pending`]: no worker serves the queue,
+    /// or earlier jobs keep the workers busy.
     ///
     /// # Errors
-    /// Those of [`result`](Self::result): [`Error::NotKept`] if a job without retention has ended
-    /// before, or in the very moment in which the wait began. A broker that does not answer, as
-    /// while it fails over, is asked again; if it has not answered once when the time is up, its
-    /// error comes at the latest 50 ms after `timeout`. A job that has not ended is not an error:
-    /// the answer is [`JobResult::Pending`].
+    /// Those of [`result`](Self::result): [`Error::NotKept`] if a job without retention ended
+    /// before the wait, or at the moment at which it began. If a broker does not answer, for
+    /// example during a failover, the call is repeated. If the broker has not answered once within
+    /// `timeout`, its error is returned at most 50 ms later. A job that has not ended is not an
+    /// error: the answer is [`JobResult::Pending`].
     pub async fn wait(&self, timeout: Duration) -> Result<JobResult<TaskOutput<T>>> {
         let client = &self.client;
         self.result_of(until_ended(client.broker(), &self.address, client.deadline(), timeout).await?)

@@ -26,7 +26,7 @@ use crate::{
     task::{DEFAULT_QUEUE, Task, TaskDef, TaskOutput},
 };
 
-/// A result that a caller waits for is kept longer by this time, for a last read that comes late.
+/// A result for a waiting caller is kept longer by this time, for a late last read.
 const READING: Duration = Duration::from_secs(10);
 
 /// A job of the task `T`: made by `task::job(..)`, adjusted here, stored by
@@ -168,7 +168,7 @@ macro_rules! setters {
 }
 
 impl<T: Task> Job<T> {
-    /// What the macros make of parameters. `enqueue` returns the error of a payload that cannot be
+    /// For the expansion of the macros. `enqueue` returns the error of a payload that cannot be
     /// encoded.
     #[doc(hidden)]
     pub fn from_written(payload: PayloadWriter) -> Self {
@@ -275,10 +275,9 @@ pub struct RawJob {
 }
 
 impl RawJob {
-    /// A job with this payload: a MessagePack map by parameter name. It has no key, no group and no
-    /// limit unless [`unique_key`](Self::unique_key), [`group`](Self::group) and
-    /// [`limit`](Self::limit) give it one: only [`from_json`](Self::from_json) knows what its task
-    /// declares.
+    /// A job with this payload: a MessagePack map by parameter name. It has no key, group or limit
+    /// unless [`unique_key`](Self::unique_key), [`group`](Self::group) and [`limit`](Self::limit)
+    /// set them: only [`from_json`](Self::from_json) uses the declarations of its task.
     pub fn new(task: impl Into<String>, payload: Vec<u8>) -> Self {
         RawJob {
             task: task.into(),
@@ -325,8 +324,8 @@ impl RawJob {
         job
     }
 
-    /// The queue into which it goes, and what is stored of it, and the limits that it names and its
-    /// task does not declare. Only for a job that leaves its time and its id to others.
+    /// The queue of the job, its stored form, and the limits that it names but its task does not
+    /// declare. Only for a job without a time and an id of its own.
     pub(crate) fn template(self, on_enqueue: &EnqueueStack) -> Result<(Arc<str>, NewJob, Vec<String>)> {
         let takes = |field, what: &str| {
             Err(Error::invalid(field, what, "cannot be set for the job of a schedule, which sets the start of its jobs"))

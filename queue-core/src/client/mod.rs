@@ -83,11 +83,11 @@ struct Inner {
     broker: DynBroker,
     process: ProcessId,
     deadline: Duration,
-    /// What an enqueue waits for beyond being stored.
+    /// The durability for which an enqueue waits after the jobs are stored.
     confirm: Option<Confirm>,
     /// Whether an enqueue to a queue that no worker has ever served is refused.
     served_only: bool,
-    /// What each job passes before it is encoded.
+    /// The middleware that each job passes before it is encoded.
     on_enqueue: EnqueueStack,
     senders: Mutex<HashMap<Arc<str>, Arc<Sender>>>,
     /// Queues that exist.
@@ -125,7 +125,7 @@ impl Client {
     /// | `redis+cluster://[[user]:password@]host[:port],host…` | the cluster of these nodes |
     /// | `rediss://…`, `rediss+sentinel://…`, `rediss+cluster://…` | the same over TLS |
     ///
-    /// A `redis` URL may have parameters, behind a `?` and separated by `&`:
+    /// A `redis` URL may have parameters after a `?`, separated by `&`:
     ///
     /// | parameter | meaning |
     /// |---|---|
@@ -146,11 +146,11 @@ impl Client {
     }
 
     /// Connects like [`connect`](Self::connect), for programs that inspect and repair, such as the
-    /// command line. If a `sqlite://` URL names no database of ours, nothing is created or changed.
-    /// A server that [evicts](Error::Evicts) can be inspected, too.
+    /// command line. If a `sqlite://` URL names a file without a database of this library, nothing
+    /// is created or changed. A server that [evicts](Error::Evicts) can be inspected, too.
     ///
     /// # Errors
-    /// Those of [`connect`](Self::connect) but for that one, and [`Error::NoDatabase`].
+    /// Those of [`connect`](Self::connect) except `Evicts`, and [`Error::NoDatabase`].
     pub async fn connect_existing(url: &str) -> Result<Client> {
         let client = Client::with_broker(url::open(url, url::Missing::Refused).await?);
         match client.check().await {
@@ -380,12 +380,12 @@ impl Client {
         Client(Arc::new(inner))
     }
 
-    /// The broker behind it.
+    /// The broker of this client.
     pub fn broker(&self) -> &DynBroker {
         &self.0.broker
     }
 
-    /// What the broker is and where, for people.
+    /// The kind and location of the broker, for messages.
     pub fn info(&self) -> BrokerInfo {
         self.0.broker.info()
     }
@@ -431,13 +431,13 @@ impl Client {
         I: IntoIterator<Item = Job<T>>,
         I::IntoIter: Send + 'a,
     {
-        // Neither the future nor what it holds may name the iterator's type: of one over references
-        // the compiler cannot show, inside of another future, that it is `Send`.
+        // Neither the future nor the data in it may name the iterator's type: inside of another
+        // future, the compiler cannot prove that a future over an iterator of references is `Send`.
         Box::pin(bulk::enqueue_all(self, Box::new(jobs.into_iter())))
     }
 
-    /// Stores a job by the name of its task, and reports which job will run, and what happened to
-    /// this one. For programs that do not have the task's type.
+    /// Stores a job by the name of its task. Returns which job will run, and the outcome for this
+    /// one. For programs that do not have the task's type.
     ///
     /// # Errors
     /// Those of [`enqueue`](Self::enqueue).
@@ -461,8 +461,8 @@ impl Client {
         Handle::new(self.clone(), address, Stored::Existing, None, Kept::Unknown)
     }
 
-    /// Refuses limits that no task of this program, no worker and no person has made: a job would
-    /// run without them.
+    /// Rejects limits that this program's tasks, the workers and the operators have not created: a
+    /// job would run without them.
     pub(crate) async fn check_limits(&self, queue: &Arc<str>, names: &[String]) -> Result<()> {
         let seen = || self.0.limits.lock().unwrap_or_else(PoisonError::into_inner);
         for name in names {

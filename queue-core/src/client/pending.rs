@@ -1,4 +1,4 @@
-//! Sending an enqueue again whose fate is not known.
+//! Repeats an enqueue whose fate is unknown.
 
 use std::{marker::PhantomData, sync::Arc};
 
@@ -55,7 +55,7 @@ impl Lost {
     }
 }
 
-/// One job of such a batch: what a [`Pending`] keeps.
+/// One job of such a batch: the content of a [`Pending`].
 struct LostJob {
     lost: Arc<Lost>,
     position: usize,
@@ -69,7 +69,7 @@ pub(super) fn unknown(lost: Arc<Lost>, position: usize) -> Error {
 }
 
 impl Pending {
-    /// The same with the type of its task, so that [`retry`](Self::retry) gives a handle whose
+    /// The same with the type of its task, so that [`retry`](Self::retry) returns a handle whose
     /// result can be read. `T` has to be the task of the enqueued job.
     pub fn of<T: Task>(self) -> Pending<T> {
         self.typed()
@@ -92,8 +92,8 @@ impl<T> Pending<T> {
     ///
     /// # Errors
     /// [`Error::Unknown`] again, without an answer. [`Error::Forgotten`] if the broker no longer
-    /// knows the producer, so that the fate of the first request stays unknown: look for the job by
-    /// its address. [`Error::IdConflict`] for a job that is in conflict.
+    /// knows the producer, so that the fate of the first request remains unknown: look for the job
+    /// by its address. [`Error::IdConflict`] if another job has the id.
     pub async fn retry(mut self) -> Result<Handle<T>> {
         let Ok(job) = self.request.clone().downcast::<LostJob>() else { unreachable!("only `unknown` makes one") };
         let (lost, route) = (job.lost.clone(), &job.lost.route);
@@ -101,7 +101,7 @@ impl<T> Pending<T> {
         let answers = match resolved {
             Ok(Ok(answers)) => answers,
             Ok(Err(error @ (Error::Forgotten(_) | Error::Old { .. }))) => return Err(error),
-            // Whatever is said now, the first sending may have arrived.
+            // The first request may have arrived, even if this answer is an error.
             Ok(Err(error)) | Err(error) => {
                 self.cause = error;
                 return Err(Error::Unknown(Box::new(self.typed())));

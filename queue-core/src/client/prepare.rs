@@ -19,13 +19,13 @@ use crate::{
 pub(super) struct Prepared {
     pub(super) address: JobAddress,
     pub(super) job: NewJob,
-    /// For how long it asks to be kept, if it says.
+    /// The requested retention, if any.
     pub(super) retention: Option<Duration>,
-    /// The limits that it names, and that its task does not declare.
+    /// The limits that it names but its task does not declare.
     pub(super) limits: Vec<String>,
 }
 
-/// What is known of the task of a job.
+/// The known properties of a job's task.
 pub(super) struct Known<'a> {
     pub(super) task: &'a str,
     pub(super) queue: &'a str,
@@ -101,7 +101,7 @@ pub(super) fn prepare(known: &Known<'_>, payload: &[u8], mut options: Options, o
     envelope.headers = options.headers;
     envelope.tags = options.tags;
     for (name, parameter) in tags {
-        // One that the job was given goes before.
+        // A tag that was set on the job overrides that of the task.
         if !envelope.tags.contains_key(*name)
             && let Some(value) = key::tag_of_payload(task, parameter, payload)?
         {

@@ -38,8 +38,7 @@ use crate::{
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// The last try of a request begins so long before its deadline: a broker that comes back late is
-/// not missed.
+/// The last try of a request begins this long before its deadline, for a broker that recovers late.
 const LAST_TRY: Duration = Duration::from_millis(100);
 
 /// A request without an answer is sent again after this part of the callers' time: the answer may
@@ -88,16 +87,16 @@ impl Answer {
     }
 }
 
-/// Where a producer sends to, on whose behalf, and for how long it tries.
+/// The destination of a producer, its party, and how long it tries.
 #[derive(Clone, Debug)]
 pub(super) struct Route {
     pub(super) broker: DynBroker,
     pub(super) queue: Arc<str>,
     pub(super) process: ProcessId,
     pub(super) deadline: Duration,
-    /// What an enqueue waits for beyond being stored.
+    /// The durability for which an enqueue waits after the jobs are stored.
     pub(super) confirm: Option<Confirm>,
-    /// What a request met with last, and when.
+    /// The last error of a request, and its time.
     pub(super) met: Arc<Mutex<Option<(Instant, Error)>>>,
     /// Whether a queue that no worker has ever served is refused.
     pub(super) served_only: bool,
@@ -195,7 +194,7 @@ impl Producer {
                 continue;
             }
             if fate.sent {
-                // Whatever is said now, an earlier sending may have arrived.
+                // An earlier request may have arrived, even if this answer is an error.
                 self.name = None;
                 return Err(Failure::Unknown(fate.lost(&self.route, &request)));
             }
@@ -213,9 +212,9 @@ impl Producer {
     }
 
     /// Sends a request once, for the waiting callers. Callers whose deadline passes meanwhile are
-    /// answered. It is given up when it is time to send it again.
+    /// answered. The try is abandoned when it is time to send the request again.
     async fn try_once(&self, request: &mut Enqueue, fate: &mut Fate, callers: &mut Callers) -> Result<Vec<Answer>> {
-        // Nothing was sent yet, so if the call ends in time, its callers can get that error.
+        // No request was sent yet, so its callers can get that error if the call ends in time.
         let until = if fate.sent { callers.last() } else { callers.next() };
         let end = self.route.end_of_attempt(until);
         request.until = Some(end.into_std());
@@ -264,7 +263,7 @@ impl Producer {
         if callers.is_over(now) { Err(refused) } else { Ok(()) }
     }
 
-    /// Asks once for a name, and gives the request its first number.
+    /// Registers once for a name, and gives the request its first number.
     async fn register(&mut self, request: &mut Enqueue, callers: &Callers) -> Result<()> {
         if self.route.served_only && unserved::is_unknown(&self.route).await? {
             return Err(unserved::error(&self.route).await);
@@ -284,7 +283,7 @@ impl Producer {
                 self.number(request);
                 Ok(())
             }
-            // A name that was given and lost is nobody's.
+            // A registration whose answer was lost has no effect, so this error is not ambiguous.
             Err(Error::Ambiguous { broker, problem, cause }) => {
                 Err(Error::Unavailable { broker, problem: format!("it has not answered: {problem}"), cause })
             }
@@ -293,16 +292,16 @@ impl Producer {
     }
 }
 
-/// What is known of a request that has no answer yet.
+/// The known fate of a request without an answer.
 #[derive(Default)]
 pub(super) struct Fate {
-    /// What a first try from elsewhere met with.
+    /// The error of a first try from the caller's thread.
     met: Option<Error>,
     /// Whether it may have arrived.
     sent: bool,
-    /// What the last try met with.
+    /// The error of the last try.
     error: Option<Error>,
-    /// What those hold that do not wait any longer.
+    /// The shared part of the errors for callers that no longer wait.
     lost: Option<Arc<Lost>>,
 }
 
@@ -319,7 +318,7 @@ impl Fate {
 }
 
 impl Route {
-    /// Until when an attempt that begins now waits for its answer, for callers who wait until then.
+    /// The deadline of an attempt that begins now, for callers that wait until then.
     pub(super) fn end_of_attempt(&self, until: Instant) -> Instant {
         until.min(after((self.deadline / ATTEMPTS).max(SHORTEST_ATTEMPT)))
     }
@@ -349,7 +348,7 @@ impl Route {
         self.warned.swap(true, Ordering::Relaxed)
     }
 
-    /// Stores the error of a request, for the callers that wait behind it.
+    /// Stores the error of a request, for later callers.
     fn met(&self, error: &Error) {
         *self.met.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), error.duplicate()));
     }

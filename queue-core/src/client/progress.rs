@@ -47,9 +47,9 @@ impl<T> Handle<T> {
 pub struct ProgressWatch(Follow);
 
 impl ProgressWatch {
-    /// Waits for the next change; the first call gives the progress as it is, if there is any. Of
-    /// changes that come quickly one after the other only the last may be seen. `None`: the job has
-    /// ended, and its last progress was given, or it is gone.
+    /// Waits for the next change. The first call returns the present progress, if there is any. If
+    /// changes follow each other quickly, only the last one may be returned. `None`: the job has
+    /// ended and its last progress was returned, or the job is gone.
     ///
     /// # Errors
     /// Those of the broker, after which it may be called again.

@@ -30,7 +30,8 @@ pub const ROW_VERSION: u8 = 1;
 /// The bytes in front of the options.
 const HEAD: usize = 3;
 
-/// What can be stored in an outbox: a [`Job`], a [`RawJob`], and a [`Publication`] of an event.
+/// The items that can be stored in an outbox: a [`Job`], a [`RawJob`], and a [`Publication`] of an
+/// event.
 pub trait Outgoing {
     /// Checks and encodes it, and gives it an id.
     ///
@@ -61,18 +62,18 @@ fn parts(Prepared { address, job, .. }: Prepared) -> (JobAddress, NewJob) {
     (address, job)
 }
 
-/// What each job passes before it is encoded, as that of a client.
+/// The middleware that each job passes before it is encoded, like that of a client.
 #[derive(Clone, Debug, Default)]
 pub struct Middlewares(EnqueueStack);
 
 impl Middlewares {
-    /// Adds one behind those before it.
+    /// Appends a middleware.
     pub(crate) fn push_on_enqueue(&mut self, last: impl OnEnqueue + 'static) {
         self.0.push(last);
     }
 }
 
-/// What a job has beside its id and its envelope.
+/// The data of a job except its id and its envelope.
 #[derive(Default, Serialize, Deserialize)]
 struct Options {
     /// Its delay, in milliseconds.
@@ -152,8 +153,8 @@ impl Keyed {
     }
 }
 
-/// The digest of some byte strings, each behind its length: of the rows of a request, of the name
-/// of a group.
+/// The digest of some byte strings, each preceded by its length: of the rows of a request, of the
+/// name of a group.
 pub fn digest_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 16] {
     let mut bytes = Vec::new();
     for part in parts {
@@ -209,7 +210,7 @@ pub fn decode(queue: &str, id: &[u8], body: &[u8], created_ms: i64, age: Duratio
     let (options, envelope) = body[HEAD..].split_at_checked(length).ok_or_else(|| damaged("it is cut off"))?;
     let options: Options = codec::unpack(options).map_err(|problem| damaged(&problem))?;
     let mut job = NewJob::new(JobId::from_bytes(id)?, envelope.to_vec());
-    // What has passed of a delay is known by the clock that both times are of.
+    // The elapsed part of a delay is known, because both times are of the same clock.
     job.due = match (options.delay_ms, options.at_ms) {
         (Some(delay), _) => match Duration::from_millis(delay).saturating_sub(age) {
             Duration::ZERO => Due::Now,
@@ -224,7 +225,7 @@ pub fn decode(queue: &str, id: &[u8], body: &[u8], created_ms: i64, age: Duratio
     job.digest = options.digest.unwrap_or_default();
     job.group = options.group.map(GroupName::new).transpose()?;
     job.limits = match options.limits {
-        // No limit is left out because it cannot be read.
+        // An unreadable limit is an error. It must not be ignored.
         Some((chain, cost)) => {
             let limits = JobLimits::new(JobLimits::keys_of(&chain), cost).filter(|limits| limits.chain() == chain);
             Some(Box::new(limits.ok_or_else(|| damaged("it has limits that are none"))?))

@@ -4,11 +4,11 @@
 //! repeats it until it is answered. Three kinds of callers make batches of different sizes:
 //!
 //! - A single caller sends its job at once, from its own thread.
-//! - Callers beside others gather. The I/O thread sends what has gathered as soon as a flight is
-//!   free. At most [`FLIGHTS`] batches are in flight, that of a caller from its own thread among
-//!   them. All callers of a client have the same deadline, so those of a flight are answered
-//!   before those that gathered behind it.
-//! - `enqueue_all` brings whole batches, and has at most [`BULK`] in flight.
+//! - Jobs of several callers are gathered. The I/O thread sends the gathered jobs as soon as fewer
+//!   than [`FLIGHTS`] batches are in flight, including that of a caller's thread. All callers of a
+//!   client have the same deadline, so those of a batch in flight are answered before those whose
+//!   jobs were gathered later.
+//! - `enqueue_all` submits whole batches, and has at most [`BULK`] in flight.
 
 use std::{
     mem,
@@ -60,9 +60,9 @@ impl Client {
             deadline: *deadline,
             confirm: *confirm,
             met: Arc::default(),
-            // Nobody serves a topic: an event is kept for those who subscribe later.
+            // An event is kept for later subscriptions, so a topic needs no worker.
             served_only: *served_only && topic_at(queue).is_none(),
-            // A test enqueues before its worker is there.
+            // A test enqueues before its worker starts.
             warned: Arc::new(AtomicBool::new(topic_at(queue).is_some() || broker.clock().is_frozen())),
         };
         let made = Sender::new(route);
@@ -71,7 +71,7 @@ impl Client {
     }
 }
 
-/// What a client has of one queue.
+/// The sending state of a client for one queue.
 #[derive(Debug)]
 pub(super) struct Sender {
     route: Route,
@@ -138,8 +138,8 @@ impl Sender {
         self.conclude(producer, request, Fate::default(), until, Some(permit)).await
     }
 
-    /// Sends a batch once from the caller's thread. What takes longer happens on the I/O thread:
-    /// the caller's runtime may have no clock.
+    /// Sends a batch once from the caller's thread. The I/O thread does everything that takes
+    /// longer, because the caller's runtime may have no clock.
     async fn send_from_here(self: &Arc<Self>, jobs: Vec<NewJob>, until: Instant) -> Result<Vec<Answer>, Failure> {
         let mut producer = self.producer();
         let mut request = producer.request(jobs);
@@ -223,14 +223,14 @@ impl Sender {
         jobs >= MAX_ITEMS || jobs > 0 && jobs * FLIGHTS >= self.callers.load(Ordering::Relaxed)
     }
 
-    /// The jobs that leave next, and who waits for them.
+    /// The jobs that are sent next, and their waiting callers.
     fn next_batch(&self, state: &mut State) -> (Vec<NewJob>, Vec<Option<Waiter>>) {
         self.fail_overdue(state);
         let rest = state.gathered.split_off(batch_size(state.gathered.iter().map(|gathered| gathered.job.envelope.len())));
         mem::replace(&mut state.gathered, rest).into_iter().map(|Gathered { job, caller, .. }| (job, Some(caller))).unzip()
     }
 
-    /// Answers gathered callers whose deadline has passed. Nothing of theirs was sent.
+    /// Answers gathered callers whose deadline has passed. Their jobs were not sent.
     fn fail_overdue(&self, state: &mut State) {
         let now = Instant::now();
         for Gathered { caller, .. } in state.gathered.extract_if(.., |gathered| gathered.caller.until <= now) {
@@ -252,8 +252,7 @@ impl Drop for Call<'_> {
     }
 }
 
-/// The batch of a caller that sends from its own thread: one of the [`FLIGHTS`] too, so that a
-/// queue has no more of them.
+/// The batch of a caller that sends from its own thread. It counts among the [`FLIGHTS`].
 struct Lone<'a>(&'a Arc<Sender>);
 
 impl<'a> Lone<'a> {
@@ -336,7 +335,7 @@ mod tests {
         assert_eq!(size(vec![]), 0);
     }
 
-    /// What would stand still for ever does so in a thread of its own.
+    /// Runs a test that might block forever in its own thread.
     #[cfg(feature = "sqlite")]
     #[test]
     fn a_caller_who_is_alone_waits_while_all_batches_are_in_flight() {

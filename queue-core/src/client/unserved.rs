@@ -10,11 +10,11 @@ use crate::{
     text::nearest,
 };
 
-/// A new program often enqueues its first job a moment before its first worker is there.
+/// A new program often enqueues its first job a moment before its first worker starts.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Says so in the log, once for each client and queue, if no worker comes soon. The name that was
-/// perhaps meant is looked for beside the enqueue.
+/// Logs a warning, once for each client and queue, if no worker registers soon. It searches for a
+/// similar name in parallel to the enqueue.
 pub(super) fn warn(route: &Route) {
     if route.set_warned() {
         return;
@@ -22,8 +22,8 @@ pub(super) fn warn(route: &Route) {
     let (broker, queue, process) = (route.broker.clone(), route.queue.clone(), route.process);
     route.broker.spawn(Box::pin(async move {
         tokio::time::sleep(GRACE).await;
-        // What every producer may ask. The second name enqueues nothing, and is forgotten with
-        // time.
+        // Every producer may register. The second name enqueues nothing, and is forgotten after
+        // some time.
         if broker.register(&Register::producer(queue.clone(), process)).await.is_ok_and(|registered| registered.served) {
             return;
         }
@@ -38,11 +38,11 @@ pub(super) async fn error(route: &Route) -> Error {
     Error::Unserved { queue: route.queue.to_string(), nearest: nearest_to(&route.broker, &route.queue).await }
 }
 
-/// Whether a queue is on no list: asked before anybody registers with it, which would list it.
+/// Whether a queue is on no list. It is called before a registration, which would list the queue.
 pub(super) async fn is_unknown(route: &Route) -> Result<bool> {
     match route.broker.queues().await {
         Ok(queues) => Ok(!queues.iter().any(|queue| **queue == *route.queue)),
-        // One who may not read the list registers.
+        // A user who may not read the list registers.
         Err(Error::AccessDenied { .. }) => Ok(false),
         Err(error) => Err(error),
     }

@@ -73,8 +73,8 @@ pub(super) async fn open(url: &str, missing: Missing) -> Result<DynBroker> {
     }
 }
 
-/// What was pasted or read from a file with the URL: another database would be made, or another
-/// server looked for.
+/// Characters that were pasted with the URL or read from a file with it: they would lead to another
+/// database or server.
 fn stray(url: &str) -> Option<&'static str> {
     if url.is_empty() {
         Some("is empty; write for example `sqlite://queue.db` or `redis://127.0.0.1:6379`")

@@ -29,7 +29,7 @@ const IDLE: Duration = Duration::from_millis(250);
 /// asked less often.
 const PER_QUEUE: Duration = Duration::from_millis(2);
 
-/// How often it looks for new queues, and for those that could not be watched.
+/// The interval between searches for new queues, and for those that could not be watched.
 const NEW_QUEUES: Duration = Duration::from_secs(2);
 
 /// How long after a failure that may pass a queue is asked again.
@@ -39,7 +39,7 @@ const AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// others.
 const ROUND: Duration = Duration::from_secs(2);
 
-/// What a [`Watch`] gives.
+/// The news of a [`Watch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Watched {
@@ -78,7 +78,7 @@ pub struct Transition {
 pub struct Lost {
     /// The queue.
     pub queue: String,
-    /// How many; `None`: that is not known.
+    /// The number of lost transitions; `None`: unknown.
     pub transitions: Option<u64>,
     /// Why the queue cannot be watched. This is reported once. The watch continues with the other
     /// queues, and retries this one every two seconds.
@@ -94,8 +94,8 @@ impl Transition {
 }
 
 impl fmt::Display for Transition {
-    /// `orders/close-17 close_order active -> dead (max_attempts)`, on one line, without what a
-    /// terminal would obey.
+    /// `orders/close-17 close_order active -> dead (max_attempts)`, on one line, without terminal
+    /// control characters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |state: Option<JobState>, none| state.map_or(none, JobState::name);
         write!(f, "{} {} {} -> {}", self.job, plain(&self.task), name(self.from, "new"), name(self.to, "removed"))?;
@@ -117,8 +117,8 @@ impl fmt::Display for Lost {
 }
 
 impl Client {
-    /// Watches the jobs of all queues that match a filter: a [`Watch`] gives each change of the
-    /// state of one, in the order of its queue, a quarter of a second later at most. New queues are
+    /// Watches the jobs of all queues that match a filter: a [`Watch`] returns each change of a
+    /// job's state, in the order of its queue, at most a quarter of a second later. New queues are
     /// found within two seconds.
     ///
     /// A transition answers for the fields `queue`, `task`, `id`, `attempts`, `reason`, `note`, and
@@ -167,7 +167,7 @@ impl Client {
     }
 }
 
-/// What jobs go from which state to which, as it happens. From [`Client::watch`].
+/// The transitions of jobs, as they happen. From [`Client::watch`].
 pub struct Watch {
     broker: DynBroker,
     deadline: Duration,
@@ -175,11 +175,11 @@ pub struct Watch {
     /// Whether the queues were named: otherwise it looks for new ones.
     chosen: bool,
     feeds: BTreeMap<String, Feed>,
-    /// When it looks for queues the next time.
+    /// The time of the next search for queues.
     lists_at: Instant,
-    /// What was asked and is not answered yet.
+    /// The round that is in progress.
     round: Option<Round>,
-    /// Whether the queues of the beginning were asked.
+    /// Whether the initial queues have answered.
     has_begun: bool,
     ready: VecDeque<Watched>,
 }
@@ -188,7 +188,7 @@ impl Watch {
     /// Only this queue, and others that are given in the same way. It need not exist yet.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for what cannot be the name of a queue.
+    /// [`Error::Invalid`](crate::Error::Invalid) for an invalid name of a queue.
     pub fn queue(mut self, queue: &str) -> Result<Watch> {
         check_address(queue)?;
         self.chosen = true;
@@ -196,8 +196,8 @@ impl Watch {
         Ok(self)
     }
 
-    /// Waits for the next transition that matches, or for news that some were lost. The first call
-    /// begins to watch: it gives no transition from before.
+    /// Waits for the next matching transition, or for news of lost transitions. The first call
+    /// starts the watch: it returns no earlier transition.
     ///
     /// Call it again soon: a program that does not call it for ten seconds loses the transitions of
     /// that time.
@@ -216,8 +216,8 @@ impl Watch {
         }
     }
 
-    /// The same for at most `time`; `None`: nothing has happened. The first call waits until it has
-    /// begun to watch, even if that takes longer.
+    /// The same for at most `time`; `None`: no transition has happened. The first call waits until
+    /// the watch has started, even if that takes longer.
     ///
     /// # Errors
     /// Those of [`next`](Self::next).
@@ -240,8 +240,8 @@ impl Watch {
         }
     }
 
-    /// Reads on in all queues whose time has come. What is not there at the end of the call is
-    /// there for the next one.
+    /// Reads all queues whose time has come. Answers that arrive after the end of the call are used
+    /// by the next call.
     async fn read(&mut self, end: Instant) -> Result<()> {
         if self.round.is_none() {
             self.round = self.begin();
@@ -259,7 +259,7 @@ impl Watch {
         read.and(found)
     }
 
-    /// Asks the queues whose time has come, and looks for new ones.
+    /// Starts a round: reads the queues whose time has come, and searches for new ones.
     fn begin(&self) -> Option<Round> {
         let now = Instant::now();
         let lists = !self.chosen && now >= self.lists_at;
@@ -268,7 +268,7 @@ impl Watch {
         (lists || !due.is_empty()).then(|| Round::begin(&self.broker, lists, due, ROUND.min(self.deadline)))
     }
 
-    /// Goes on with the queues that exist.
+    /// Continues with the queues that exist.
     fn find(&mut self, found: Result<Vec<String>>) -> Result<()> {
         self.lists_at = Instant::now() + NEW_QUEUES;
         match found {
@@ -287,7 +287,7 @@ impl Watch {
         }
     }
 
-    /// Goes on with what the queues have answered.
+    /// Continues with the answers of the queues.
     fn take(&mut self, answers: Vec<(String, Result<Answer>)>) -> Result<()> {
         let (mut found, mut failed, mut refused) = (Vec::new(), None, Vec::new());
         let idle = IDLE.max(PER_QUEUE * u32::try_from(self.feeds.len()).unwrap_or(u32::MAX));
@@ -312,7 +312,7 @@ impl Watch {
             }
         }
         self.ready.extend(in_order(found).into_iter().map(Watched::Transition));
-        // A user who may watch no queue at all has made a mistake.
+        // A user without the right to watch any queue gets an error.
         if let Some(at) = refused.iter().position(|(_, error, _)| matches!(error, Error::AccessDenied { .. }))
             && self.feeds.values().all(|feed| feed.is_refused)
         {

@@ -83,7 +83,7 @@ impl<'de> Visitor<'de> for Any {
             map.insert(key, value);
         }
         if let Some(key) = map.keys().next().filter(|key| map.len() == 1 && is_marker(key)) {
-            // A map of the application's that looks like binary.
+            // A map of the application that looks like binary.
             let (key, value) = (format!("${key}"), map.values().next().cloned().unwrap_or_default());
             map = Map::from_iter([(key, value)]);
         }
@@ -91,12 +91,12 @@ impl<'de> Visitor<'de> for Any {
     }
 }
 
-/// Reads JSON, and each number as its text says. Without its feature `float_roundtrip`, serde_json
-/// reads some floats as their neighbors; without `arbitrary_precision`, it reads whole numbers
-/// beyond 64 bits as floats. It also takes some keys for its own.
+/// Decodes JSON, and each number from its text. Without its feature `float_roundtrip`, serde_json
+/// decodes some floats as their neighbors. Without `arbitrary_precision`, it decodes integers
+/// beyond 64 bits as floats. It also reserves some keys.
 ///
 /// # Errors
-/// What is wrong with the JSON; the place of a number that cannot be kept.
+/// The problem of the JSON; the place of a number that cannot be represented.
 pub(crate) fn read(json: &str) -> Result<Value, Problem> {
     exact(serde_json::from_str(json).map_err(de::Error::custom)?, 0)
 }
@@ -186,10 +186,10 @@ fn bytes_of(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// A payload or result as JSON, for people. Binary is base64 under the key `$base64`.
+/// A payload or result as JSON, for display. Binary is base64 under the key `$base64`.
 ///
 /// # Errors
-/// What cannot be read.
+/// The problem of the bytes.
 pub fn to_json(bytes: &[u8]) -> Result<String, String> {
     to_value(bytes).map(|value| value.to_string())
 }
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_number_is_what_its_text_says() {
         let numbers = [0.1 + 0.2, 7.038_531e-26, 1.797_693_134_862_315_7e308, 5e-324, 123_456_789_012_345_680_000.0, -0.0, 1.5];
-        // Those that serde_json reads as their neighbors without `float_roundtrip` are among them.
+        // They include floats that serde_json decodes as their neighbors without `float_roundtrip`.
         let random =
             std::iter::successors(Some(0x9e37_79b9_7f4a_7c15_u64), |seed| Some(seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1)));
         for number in numbers.into_iter().chain(random.map(f64::from_bits).filter(|number| number.is_finite()).take(1_000)) {
@@ -240,7 +240,7 @@ mod tests {
         codec::from_json("[3.14159265358979300000, 0.000000000000000000001, 1e20]").unwrap();
     }
 
-    /// serde_json reads a map with one of them as a number or as other JSON.
+    /// serde_json decodes a map with one of these keys as a number or as other JSON.
     #[test]
     fn keys_of_serde_json_are_refused() {
         for key in ["$serde_json::private::Number", "$serde_json::private::RawValue", r"\u0024serde_json::private::RawValue"] {

@@ -55,7 +55,7 @@ impl<'de> Reader<'de> {
         Ok(taken)
     }
 
-    /// Takes a whole value.
+    /// Returns a whole value.
     fn skip(&mut self) -> Result<&'de [u8], Problem> {
         let length = value_end(self.bytes, 0).map_err(Problem::custom)?;
         self.take(length)
@@ -79,7 +79,7 @@ impl<'de> Reader<'de> {
         self.take(length).map(Value::Binary)
     }
 
-    /// Reads a head, and what has no entries whole.
+    /// Decodes a head, or a whole value that has no entries.
     fn value(&mut self) -> Result<Value<'de>, Problem> {
         let [marker] = self.number()?;
         Ok(match marker {
@@ -196,7 +196,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         if name != RAW {
             return visitor.visit_newtype_struct(self);
         }
-        // Not as it is shown to people, who see some maps with other keys.
+        // The form for display is not suitable, because it changes the keys of some maps.
         let value: serde_json::Value = super::decode_scanned(self.skip()?)?;
         visitor.visit_map(MapDeserializer::new([(RAW, value.to_string())].into_iter()))
     }
@@ -217,8 +217,8 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         self.deserialize_seq(visitor)
     }
 
-    /// Serde reads a tag and its content as a struct, and what it reads of the content before it
-    /// knows the tag has lost its types.
+    /// Serde decodes a tag and its content as a struct. The content that it reads before the tag
+    /// has lost its types.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -290,7 +290,7 @@ struct Entries<'r, 'de> {
 }
 
 impl Entries<'_, '_> {
-    /// All of them have to be read.
+    /// All entries have to be read.
     fn end(&self, what: &str) -> Result<(), Problem> {
         match self.left {
             0 => Ok(()),
@@ -408,7 +408,7 @@ impl<'de> VariantAccess<'de> for Variant<'_, 'de> {
 struct Key<'r, 'de>(&'r mut Reader<'de>);
 
 impl<'de> Key<'_, 'de> {
-    /// Reads a text as `T`, or what stands there.
+    /// Decodes a text as `T`, or returns the value itself.
     fn read<T: std::str::FromStr + IntoDeserializer<'de, Problem>, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Problem> {
         match self.0.value()? {
             Value::Text(text) => match text.parse::<T>() {

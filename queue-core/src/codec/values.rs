@@ -151,7 +151,7 @@ fn equal_values_have_equal_bytes() {
     let json = r#"{"alpha":{"Struct":{"alpha":"[::1]:80","zulu":null}},"zulu":{}}"#;
     assert_eq!(to_json(&encode(&value).unwrap()).unwrap(), json);
     assert_eq!(encode(&value).unwrap(), from_json(r#"{"zulu":{},"alpha":{"Struct":{"zulu":null,"alpha":"[::1]:80"}}}"#).unwrap());
-    // Keys are compared by their bytes, whatever their length.
+    // Keys are compared by their bytes, independent of their length.
     assert_eq!(
         &encode(&[("b".repeat(40), 1), ("a".repeat(300), 2)].into_iter().collect::<HashMap<_, _>>()).unwrap()[1..4],
         b"\xda\x01\x2c"
@@ -235,7 +235,7 @@ fn deep_values_are_refused_before_the_stack_ends() {
     assert!(encode(&deep).unwrap_err().contains("deep"));
 }
 
-/// What serde_json passes to other serializers where its features `arbitrary_precision` and
+/// The values that serde_json passes to other serializers if its features `arbitrary_precision` and
 /// `raw_value` are on.
 #[test]
 fn numbers_and_raw_values_of_serde_json_are_values() {

@@ -15,11 +15,11 @@ use serde::{
 use super::{DEPTH_MAX, ParamDef, Problem, value_end};
 use crate::text::cut;
 
-/// What serde_json calls a number and a raw value that it passes to other serializers.
+/// The names of serde_json for a number and a raw value that it passes to other serializers.
 const NUMBER: &str = "$serde_json::private::Number";
 pub(super) const RAW: &str = "$serde_json::private::RawValue";
 
-/// What the keys begin with that serde_json takes for its own.
+/// The prefix of the keys that serde_json reserves.
 const PRIVATE: &[u8] = b"$serde_json::private::";
 
 /// The names of newtypes that set the [`Form`] of their content.
@@ -57,7 +57,7 @@ impl Form {
     }
 }
 
-/// Writes values behind what `out` holds.
+/// Appends encoded values to `out`.
 pub(crate) struct Writer<'o> {
     out: &'o mut Vec<u8>,
     depth: usize,
@@ -156,7 +156,7 @@ const KEPT: usize = 17;
 /// Digits of a number that an error shows.
 const SHOWN: usize = 60;
 
-/// A number, by the text that JSON has of it.
+/// A number, from its text in JSON.
 pub(crate) enum Digits {
     Unsigned(u64),
     Signed(i64),
@@ -191,7 +191,7 @@ fn no_number(number: impl Display) -> Problem {
     ser::Error::custom(format_args!("{number} cannot be a JSON number; use an `Option`, or a string"))
 }
 
-/// What a head introduces.
+/// The kind of value after a head.
 #[derive(Clone, Copy)]
 enum Kind {
     Text,
@@ -253,8 +253,8 @@ pub(crate) fn text_at(out: &[u8], at: usize) -> &[u8] {
     }
 }
 
-/// Sorts the entries from `body` on: each is `values` values, and is sorted by what `key` gives of
-/// its bytes. Two entries of a map have different keys.
+/// Sorts the entries from `body` on. Each has `values` values, and is sorted by the part of its
+/// bytes that `key` returns. Two entries of a map have different keys.
 fn sort(out: &mut [u8], body: usize, values: usize, key: for<'k> fn(&'k [u8]) -> &'k [u8]) -> Result<(), Problem> {
     let (mut entries, mut at) = (Vec::new(), body);
     while at < out.len() {
@@ -287,13 +287,13 @@ fn twice(key: &[u8]) -> Problem {
     ))
 }
 
-/// Begins a map of `expected` entries behind what `out` holds.
+/// Begins a map of `expected` entries at the end of `out`.
 pub(crate) fn open_map(out: &mut Vec<u8>, expected: usize) -> Result<(), Problem> {
     out.extend_from_slice(Head::of(Kind::Map, expected)?.bytes());
     Ok(())
 }
 
-/// Ends the map that `out` is, whose entries begin at `body`.
+/// Ends the map at the end of `out`, whose entries begin at `body`.
 pub(crate) fn close_map(out: &mut Vec<u8>, body: usize, count: usize, is_sorted: bool) -> Result<(), Problem> {
     if !is_sorted {
         sort(out, body, 2, |entry| text_at(entry, 0))?;
@@ -533,7 +533,7 @@ impl SerializeSeq for List<'_, '_> {
         let List { writer, open, form, is_variant } = self;
         match form {
             Form::Bytes => {
-                // Each is a small number now, or a byte behind a marker.
+                // Each number is one byte, or a byte after a marker.
                 let mut end = open.body;
                 let mut at = open.body;
                 while at < writer.out.len() {
@@ -580,7 +580,7 @@ pub(crate) struct Map<'w, 'o> {
     key: usize,
     is_sorted: bool,
     params: Option<&'static [ParamDef]>,
-    /// A bit for each of them that is `None`: a flattened map may have its name.
+    /// A bit for each parameter that is `None`: a flattened map may have its name.
     left_out: u64,
 }
 
@@ -595,8 +595,8 @@ impl Map<'_, '_> {
         let is_none = self.params.is_some() && self.writer.out[at..] == [0xc0];
         if is_none || self.left_out > 0 {
             let is_this = |param: &ParamDef| param.option && param.name.as_bytes() == self.key_is_written();
-            // Of more parameters than the bits are, only the first ones are compared with those
-            // that follow.
+            // If there are more parameters than bits, only the first ones are compared with the
+            // following names.
             let index = self.params.into_iter().flatten().position(is_this);
             let bit = index.map(|index| u32::try_from(index).ok().and_then(|index| 1_u64.checked_shl(index)).unwrap_or(0));
             match bit {

@@ -26,9 +26,9 @@ use crate::{
     outcome::{CancelCause, Encoded, NIL, Outcome, TaskResult},
 };
 
-/// What a task returns whose effects commit together with its ending: `Result<Done<T>, E>`, where
-/// `T` is the result. Only a commit makes one (`ctx.commit(tx, result)` of `queue-outbox`), so a
-/// task that forgets it does not compile:
+/// The return type of a task whose effects commit together with its ending: `Result<Done<T>, E>`,
+/// where `T` is the result. Only a commit creates it (`ctx.commit(tx, result)` of `queue-outbox`),
+/// so a task that forgets the commit does not compile:
 ///
 /// ```compile_fail,E0308
 /// use queue_core::{Done, prelude::*};
@@ -74,8 +74,8 @@ impl<T: Serialize> TaskResult for Done<T> {
     }
 }
 
-/// The key of an incarnation: when it was enqueued, so that the oldest come first, and a digest of
-/// its queue and id.
+/// The key of an incarnation: the time of its enqueue, so that the oldest come first, and a digest
+/// of its queue and id.
 #[doc(hidden)]
 pub type EffectsKey = [u8; 24];
 
@@ -125,13 +125,13 @@ impl StoredEnding {
     /// As it is stored.
     ///
     /// # Errors
-    /// [`Error::Internal`] for what cannot be encoded, which no ending is.
+    /// [`Error::Internal`] for a value that cannot be encoded. Every ending can be encoded.
     pub fn encode(&self) -> Result<Vec<u8>> {
         let packed = codec::pack(self).map_err(Error::Internal)?;
         Ok([&[VERSION], packed.as_slice()].concat())
     }
 
-    /// Reads what is stored.
+    /// Decodes the stored form.
     ///
     /// # Errors
     /// [`Error::SchemaTooNew`], [`Error::Decode`].
@@ -154,7 +154,7 @@ impl StoredEnding {
     /// The id of the job.
     ///
     /// # Errors
-    /// For bytes that are no id.
+    /// For bytes that are not a valid id.
     pub fn id(&self) -> Result<JobId> {
         JobId::from_bytes(&self.id)
     }
@@ -176,7 +176,7 @@ impl StoredEnding {
     }
 }
 
-/// What was found about a job.
+/// The stored ending that was found for a job.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 pub struct FoundEnding {
@@ -186,19 +186,19 @@ pub struct FoundEnding {
     pub databases: Vec<Vec<u8>>,
 }
 
-/// The databases in which a worker looks endings up. An error says what is wrong with one: it is
-/// not known then whether the job has committed.
+/// The databases in which a worker looks up endings. An error describes the problem of one of them:
+/// it is then unknown whether the job has committed.
 #[doc(hidden)]
 #[async_trait]
 pub trait Endings: fmt::Debug + Send + Sync {
-    /// Looks the ending of a job up.
+    /// Looks up the ending of a job.
     async fn find(&self, key: &EffectsKey) -> Result<FoundEnding, String>;
 
     /// The same, once no commit of the job is under way.
     async fn settled(&self, key: &EffectsKey) -> Result<Option<Vec<u8>>, String>;
 }
 
-/// What a run has to know to commit. The worker gives it to tasks that return [`Done`].
+/// The data that a run needs for its commit. The worker provides it to tasks that return [`Done`].
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Completion {
@@ -206,7 +206,7 @@ pub struct Completion {
     odd: bool,
     /// The row of the round before.
     before: Option<Vec<u8>>,
-    /// The databases in which the worker looks endings up. `None`: it does not.
+    /// The databases in which the worker looks up endings. `None`: it does not.
     databases: Option<Vec<Vec<u8>>>,
     committed: Mutex<Option<StoredEnding>>,
 }

@@ -55,7 +55,7 @@ impl JobContext {
     /// [`Error::Invalid`](crate::Error::Invalid) for an invalid name, and for more names than a job
     /// can have limits.
     pub fn set_cost_of(&self, limit: &str, actual: u32) -> Result<()> {
-        // A name that is refused leaves nothing behind.
+        // A rejected name changes nothing.
         let mut now = self.now_used();
         let mut used = now.as_deref().cloned().unwrap_or_default();
         used.set_of(limit, actual)?;

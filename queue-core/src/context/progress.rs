@@ -134,7 +134,7 @@ impl JobContext {
 
     fn change(&self, change: impl FnOnce(&mut Pending)) {
         change(self.pending().get_or_insert_default());
-        // Whoever takes what there is resets this first.
+        // The reader of the reports resets this first.
         if !self.0.reports.any.swap(true, Ordering::AcqRel)
             && let Some(reporting) = &self.0.init.environment.reporting
         {
@@ -149,7 +149,7 @@ impl JobContext {
         self.0.reports.any.load(Ordering::Acquire) || self.0.reports.in_flight.load(Ordering::Acquire)
     }
 
-    /// What was taken is stored, put back, or given up.
+    /// The reports that were read have been stored, returned or abandoned.
     #[doc(hidden)]
     pub fn reported_was_sent(&self) {
         self.0.reports.in_flight.store(false, Ordering::Release);
@@ -161,10 +161,10 @@ impl JobContext {
         self.0.init.lane.as_ref()
     }
 
-    /// Takes what was reported since the last call, at most about `bytes` bytes.
+    /// Returns the reports since the last call, at most about `bytes` bytes.
     #[doc(hidden)]
     pub fn take_reported(&self, bytes: usize) -> JobProgress {
-        // In this order: there is no moment in which nothing seems to be left.
+        // In this order: at no moment all reports seem to be sent.
         self.0.reports.in_flight.store(true, Ordering::Release);
         self.0.reports.any.store(false, Ordering::Release);
         let mut stored = self.pending();
@@ -192,7 +192,7 @@ impl JobContext {
         reported
     }
 
-    /// Puts back what was taken and could not be stored.
+    /// Returns reports that could not be stored.
     #[doc(hidden)]
     pub fn put_back_reported(&self, reported: JobProgress) {
         self.change(|pending| {
@@ -256,7 +256,7 @@ mod tests {
         }
         let reported = context.take_reported(1 << 20);
         assert_eq!((reported.first, reported.lines.len(), &*reported.lines[0].text), (7, LOG_LINES, "7"));
-        // A part of it at a time.
+        // A part of the log at a time.
         context.log("x".repeat(100));
         context.log("y".repeat(100));
         assert_eq!(context.take_reported(50).lines.len(), 1);

@@ -49,13 +49,12 @@ pub(crate) fn check_tag_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Where the map of an envelope begins, behind the name of its task and its time.
+/// The beginning of an envelope's map, after the name of its task and its time.
 fn map_of(envelope: &[u8]) -> Option<&[u8]> {
     envelope.get(8 + usize::from(*envelope.get(1)?)..)
 }
 
-/// Whether an envelope has the field of tags. Its other fields are passed over: most jobs have no
-/// tags.
+/// Whether an envelope has the field of tags. Its other fields are skipped: most jobs have no tags.
 pub(crate) fn has_tags(envelope: &[u8]) -> bool {
     map_of(envelope).and_then(has_field_of_tags).unwrap_or(false)
 }
@@ -75,7 +74,7 @@ fn has_field_of_tags(map: &[u8]) -> Option<bool> {
     Some(false)
 }
 
-/// What stands behind the next value of MessagePack, with all that is in it.
+/// The bytes after the next value of MessagePack, including its nested values.
 fn behind(mut bytes: &[u8]) -> Option<&[u8]> {
     let mut values = 1usize;
     while values > 0 {
@@ -133,7 +132,7 @@ pub(crate) fn indexed_tags(envelope: &[u8]) -> BTreeMap<String, String> {
     if tags.len() > TAGS_MAX { BTreeMap::new() } else { tags }
 }
 
-/// Whether an envelope has a tag: what an index says is checked by this.
+/// Whether an envelope has a tag. This verifies the entries of an index.
 pub(crate) fn is_tagged(envelope: &[u8], name: &str, value: &str) -> bool {
     has_tags(envelope) && Envelope::decode(envelope).is_ok_and(|envelope| envelope.tags.get(name).is_some_and(|own| own == value))
 }
@@ -161,7 +160,7 @@ mod tests {
                 assert!(!has_tags(&plain[..cut]), "{cut}");
             }
         }
-        // Nested values, extensions, and lengths that lie.
+        // Nested values, extensions, and false lengths.
         let map = |rest: &[u8]| [b"\x01\x01t\0\0\0\0\0\0", rest].concat();
         assert!(has_tags(&map(b"\xde\0\x02\xa1z\x92\xd4\x01\x02\x81\xa1g\xc0\xa1g\x80")));
         assert!(!has_tags(&map(b"\x81\xa1z\x92\xc7\x02\x01ab\x81\xa1g\xc0")));

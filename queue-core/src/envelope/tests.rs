@@ -1,4 +1,4 @@
-//! What is stored comes back, and what cannot be stored is refused.
+//! Stored values round-trip, and values that cannot be stored are rejected.
 
 use super::*;
 

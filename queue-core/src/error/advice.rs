@@ -5,7 +5,7 @@ pub(super) fn it_is(state: &str) -> String {
     if state == "retry" { "it waits for a retry".to_owned() } else { format!("it is {state}") }
 }
 
-/// What to do instead about a job in this state.
+/// The recommended action for a job in this state.
 pub(super) fn advice(verb: &str, state: &str) -> &'static str {
     match (verb, state) {
         ("edit", "active") => "; wait until its run has ended, or cancel it and duplicate it",

@@ -3,8 +3,8 @@
 use super::Error;
 
 impl Error {
-    /// What kind of error it is, in one word: the variant's name in lower case with `_`. For the
-    /// label of a metric.
+    /// The kind of error in one word: the variant's name in lower case with `_`. For the label of a
+    /// metric.
     pub fn kind(&self) -> &'static str {
         match self {
             Error::Invalid { .. } => "invalid",

@@ -1,5 +1,4 @@
-//! An enqueue whose fate is not known, as [`Error::Unknown`] holds it. How it is sent again is in
-//! `client/pending.rs`.
+//! An enqueue whose fate is unknown, in [`Error::Unknown`]. `client/pending.rs` repeats it.
 
 use std::{any::Any, fmt, marker::PhantomData, sync::Arc};
 
@@ -26,9 +25,10 @@ pub struct Pending<T = ()> {
     pub(crate) address: JobAddress,
     /// Where its broker is.
     pub(crate) broker: String,
-    /// What the last try met with.
+    /// The error of the last try.
     pub(crate) cause: Error,
-    /// The request, as the client knows it. Errors lie below the client, and cannot name its types.
+    /// The request in the client's form. Errors are in a lower layer than the client, and cannot
+    /// name its types.
     pub(crate) request: Arc<dyn Any + Send + Sync>,
     pub(crate) task: PhantomData<fn() -> T>,
 }

@@ -20,7 +20,7 @@ impl GroupRule {
         }
     }
 
-    /// Whether it can be said of jobs without a group.
+    /// Whether the rule is valid for jobs without a group.
     fn check_plain(&self) -> Result<()> {
         let fields = [
             ("cap", self.cap.map(|cap| cap.to_string())),
@@ -33,7 +33,7 @@ impl GroupRule {
         wrong.map_or(Ok(()), |(field, value)| Err(Error::invalid(field, value, problem)))
     }
 
-    /// Whether what it says can be, for this party.
+    /// Whether the rule is valid for these groups.
     ///
     /// # Errors
     /// [`Error::Invalid`] naming field, value, and the way out.

@@ -1,4 +1,5 @@
-//! Aging: how often jobs of a queue rise that wait, as people set it and as code declares it.
+//! Aging: the interval at which waiting jobs gain a priority, as operators set it and as code
+//! declares it.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -43,9 +44,9 @@ impl Inspector {
     }
 }
 
-/// Declares the aging of a release in a queue. The release that was first seen latest among those
-/// with a live worker is right, so that a rollback takes effect. Gives the interval that holds, if
-/// it is another one than before.
+/// Declares the aging of a release in a queue. Of the releases with a live worker, the one that was
+/// first seen last applies, so that a rollback takes effect. Returns the effective interval if it
+/// has changed.
 ///
 /// # Errors
 /// Those of the broker.
@@ -63,7 +64,7 @@ pub async fn declare_aging(broker: &DynBroker, queue: &Arc<str>, release: &str, 
     Ok((before != every).then_some(every))
 }
 
-/// What held before, and what holds.
+/// The previous and the new effective interval.
 async fn change(
     broker: &DynBroker,
     queue: &Arc<str>,

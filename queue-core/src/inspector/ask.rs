@@ -14,12 +14,12 @@ impl Inspector {
     /// ([`WorkerMode::Works`]), or to stop as on SIGTERM ([`WorkerMode::Stopping`]), and gives the
     /// number of the request. `by` names the requester, for the log of the worker.
     ///
-    /// The broker stores the request beside the record of the worker, and the answer to the next
-    /// heartbeat of the worker brings it: within 5 s, or a sixth of its lease if that is shorter.
-    /// The worker has received it when its [`received`](crate::inspect::WorkerLoad::received) is at
-    /// least this number; it reports so at once. The latest request counts. A request ends with the
-    /// worker: the next start of its program has another id. If a failover of the broker loses a
-    /// request that was not taken in, it has to be made again.
+    /// The broker stores the request with the record of the worker, and returns it with the answer
+    /// to the worker's next heartbeat: within 5 s, or a sixth of its lease if that is shorter. The
+    /// worker has received it when its [`received`](crate::inspect::WorkerLoad::received) is at
+    /// least this number; it reports so at once. The latest request applies. A request ends with
+    /// the worker, because the next start of its program has another id. If a failover of the
+    /// broker loses a request that the worker has not received, it has to be sent again.
     ///
     /// ```no_run
     /// # use queue_core::{Client, inspect::WorkerMode};

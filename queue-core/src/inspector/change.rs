@@ -47,7 +47,7 @@ impl Inspector {
         self.change(Change::Delete, job).await.map(drop)
     }
 
-    /// Who holds a unique key in a queue; `None` if it is free. The key is
+    /// The holder of a unique key in a queue; `None` if it is free. The key is
     /// [`JobRecord::unique`](crate::inspect::JobRecord::unique).
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl Inspector {
         self.run_until(self.until(), |broker| async move { broker.key_holder(&queue, &key).await }).await
     }
 
-    /// Held unique keys of a queue, and the jobs that hold them: the first ones, or those behind a
+    /// Held unique keys of a queue, and the jobs that hold them: the first ones, or those after a
     /// [`KeyPage::next`]. About `limit`, at most 500.
     ///
     /// # Errors
@@ -80,9 +80,9 @@ impl Inspector {
         self.run_until(self.until(), |broker| async move { broker.release_key(&queue, &key).await }).await
     }
 
-    /// Removes a queue that nothing uses: its name, and its history. Returns what uses it; nothing
-    /// if it is removed. Uses are jobs, live workers, schedules, rules, limits, pauses, aging, a
-    /// subscription, given ids and unique keys that are remembered, and outboxes.
+    /// Removes an unused queue: its name, and its history. Returns what uses the queue, which is
+    /// empty if the queue was removed. Uses are jobs, live workers, schedules, rules, limits,
+    /// pauses, aging, a subscription, remembered ids and unique keys, and outboxes.
     ///
     /// # Errors
     /// [`Error::NoSuchQueue`]; [`Error::Invalid`] for a name outside the grammar; those of the
@@ -121,8 +121,7 @@ impl Inspector {
     /// Changes at most [`MAX_ITEMS`] jobs of a queue at once. One answer per id, in order.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for more of them, and for a name outside the grammar; those of the
-    /// broker.
+    /// [`Error::Invalid`] for more ids, and for a name outside the grammar; those of the broker.
     pub async fn change_many(&self, queue: &str, change: Change, ids: &[JobId]) -> Result<Vec<Changed>> {
         self.change_until(self.until(), queue, change, ids).await
     }
@@ -139,8 +138,8 @@ impl Inspector {
     /// Changes all jobs of a queue in one state. Returns how many were changed: none if the change
     /// does not [apply](Change::applies_to) to the state.
     ///
-    /// It changes at most as many jobs as there were when it began, so that it ends although new
-    /// jobs arrive.
+    /// It changes at most as many jobs as existed when it began, so that it ends even if new jobs
+    /// arrive.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar, and those of the broker. Jobs that were

@@ -12,10 +12,10 @@ use crate::{
 /// Which jobs of a group are cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cleared {
-    /// Those that wait: they are ready, scheduled, wait for a retry or for a key, or are parked.
+    /// Waiting jobs: they are ready, scheduled, wait for a retry or for a key, or are parked.
     /// Running jobs continue.
     Waiting,
-    /// Those that run as well.
+    /// Running jobs as well.
     All,
 }
 
@@ -29,9 +29,10 @@ enum Place {
 /// A cancel of the jobs of a group, in steps of at most [`MAX_ITEMS`] jobs. From
 /// [`Inspector::clear_group`].
 ///
-/// It has no state: after an error, or in another process, a new one continues with the remaining
-/// jobs. In each state it cancels at most as many jobs as there are when it comes to it, so that it
-/// ends although new jobs arrive; jobs that are enqueued meanwhile may be among them.
+/// It has no stored state: after an error, or in another process, a new one continues with the
+/// remaining jobs. In each state it cancels at most as many jobs as there are when it begins with
+/// that state, so that it ends even if new jobs arrive. Jobs that are enqueued meanwhile may be
+/// among the cancelled ones.
 #[derive(Debug)]
 pub struct ClearGroup {
     inspector: Inspector,
@@ -48,7 +49,7 @@ impl ClearGroup {
     pub(super) fn new(inspector: Inspector, queue: &str, group: GroupName, which: Cleared) -> Self {
         let states = [JobState::Scheduled, JobState::Retry, JobState::Parked, JobState::Held];
         let running = (which == Cleared::All).then_some(JobState::Active);
-        // The line once more at the end, for what has come there meanwhile.
+        // The line is processed again at the end, because jobs may have joined it.
         let states = states.into_iter().chain(running).map(Place::State);
         let places = [Place::Line].into_iter().chain(states).chain([Place::Line]).collect();
         ClearGroup { inspector, queue: queue.to_owned(), group, places, begun: None, cancelled: 0 }
@@ -59,7 +60,7 @@ impl ClearGroup {
         self.cancelled
     }
 
-    /// Looks at up to [`MAX_ITEMS`] jobs, and cancels those of the group. False: it was the last
+    /// Examines up to [`MAX_ITEMS`] jobs, and cancels those of the group. False: it was the last
     /// step.
     ///
     /// # Errors
@@ -103,7 +104,7 @@ impl ClearGroup {
         let answers = self.inspector.change_many(&self.queue, Change::Cancel, &ids).await?;
         let changed = answers.into_iter().filter(|answer| answer.done()).count() as u64;
         self.cancelled += changed;
-        // Those behind them have moved up: the same place is looked at again, unless nothing has
+        // The jobs after them have moved up: the same place is examined again, unless nothing has
         // changed there.
         Ok((left.saturating_sub(changed), if changed > 0 { Some(from) } else { next }))
     }

@@ -103,7 +103,7 @@ fn machine_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// By how much a time lies outside of an interval.
+/// The distance of a time from an interval.
 fn skew(before: i64, at: i64, after: i64) -> i64 {
     (at - after).max(0) + (at - before).min(0)
 }

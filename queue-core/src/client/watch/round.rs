@@ -1,5 +1,4 @@
-//! A round of a watch: all queues whose time has come are asked at once, and the broker whether
-//! there are new ones.
+//! A round of a watch: reads all queues whose time has come at once, and the list of queues.
 
 use std::{
     future::Future,
@@ -29,7 +28,7 @@ const BUSY: Duration = Duration::from_millis(20);
 /// Most transitions of one answer.
 const PAGE: usize = 1_000;
 
-/// A round that was begun. It ends by itself.
+/// A round that has begun. It ends by a timeout.
 pub(super) struct Round {
     until: Instant,
     receiver: oneshot::Receiver<RoundAnswers>,
@@ -37,15 +36,15 @@ pub(super) struct Round {
 
 /// The answers of a round.
 pub(super) struct RoundAnswers {
-    /// The queues that exist, if it has looked for them.
+    /// The existing queues, if the round has searched for them.
     pub(super) found: Option<Result<Vec<String>>>,
-    /// What each queue has answered.
+    /// The answer of each queue.
     pub(super) answers: Vec<(String, Result<Answer>)>,
 }
 
-/// What an answer says of a queue.
+/// The data of an answer about a queue.
 pub(super) struct Answer {
-    /// When it was asked.
+    /// The time of the request.
     asked: Instant,
     followed: Option<Followed>,
     read: Option<Transitions>,
@@ -72,8 +71,8 @@ pub(super) struct Feed {
 }
 
 impl Round {
-    /// Asks these queues, and looks for new ones if that is wanted. What has not answered after
-    /// this time has failed.
+    /// Reads these queues, and searches for new ones if `lists`. A queue that has not answered
+    /// after this time has failed.
     pub(super) fn begin(broker: &DynBroker, lists: bool, due: Vec<(String, Feed)>, time: Duration) -> Round {
         let (sender, receiver) = oneshot::channel();
         let (own, until) = (broker.clone(), after(time));
@@ -94,7 +93,7 @@ impl Round {
         Round { until, receiver }
     }
 
-    /// What it brings; `None`: this moment has come before that.
+    /// Waits for the answers; `None`: the deadline has passed first.
     pub(super) async fn wait(&mut self, broker: &DynBroker, end: Option<Instant>) -> Result<Option<RoundAnswers>> {
         let ended = |_| Error::unavailable(broker.info().location, "its I/O thread has ended");
         let Some(end) = end.filter(|end| *end < self.until) else {
@@ -148,18 +147,18 @@ impl Feed {
 
     /// It did not answer, and is asked again after this pause.
     pub(super) fn fail(&mut self, pause: Duration) {
-        // The server may be another one then: the next mark says so.
+        // The broker may be another server then: the next mark shows this.
         (self.marked, self.next) = (None, Instant::now() + pause);
     }
 
-    /// It cannot be watched. Says whether that is news.
+    /// Records that the queue cannot be watched. Returns whether this is news.
     pub(super) fn refuse(&mut self) -> bool {
         self.is_late = true;
         !std::mem::replace(&mut self.is_refused, true)
     }
 
-    /// Goes on by an answer. Gives how many transitions were lost, if any, and those that were
-    /// read.
+    /// Continues with an answer. Returns the number of lost transitions, if any, and the
+    /// transitions that were read.
     pub(super) fn take(
         &mut self,
         Answer { asked, followed, read }: Answer,
