@@ -32,7 +32,7 @@ pub(crate) fn counts<S: Serializer>(counts: &[(String, u64)], serializer: S) -> 
     serializer.collect_map(counts.iter().map(|(name, count)| (name, count)))
 }
 
-/// A stored value, or a text that says why it cannot be read.
+/// A stored value, or a text with the reason why it cannot be decoded.
 pub(crate) fn stored<S: Serializer>(value: &Option<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
     let value = value.as_deref().map(|bytes| self::value(bytes).unwrap_or_else(|problem| format!("(unreadable: {problem})").into()));
     value.serialize(serializer)

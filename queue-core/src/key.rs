@@ -1,5 +1,5 @@
-//! How the key of a job is made of its parameters: of the encoded payload, so that a job that is
-//! enqueued by the name of its task has the same key.
+//! Derives the key of a job from its parameters. The input is the encoded payload, so that a job
+//! that is enqueued by the name of its task has the same key.
 
 mod value;
 
@@ -15,7 +15,7 @@ use crate::{
     unique::{Hold, OF_PARAMETERS, OnConflict, UniqueKey},
 };
 
-/// Longest key that an application gives, and longest text of a key for people, in bytes.
+/// The longest key that an application sets, and the longest text of a key, in bytes.
 pub(crate) const KEY_MAX: usize = 256;
 
 /// That the jobs of a task are unique, and how. Written by the macros, for `#[task(unique)]`.
@@ -26,9 +26,9 @@ pub struct UniqueDef {
     pub by: Option<&'static [&'static str]>,
     /// For how long a job holds its key.
     pub hold: Hold,
-    /// What happens to a job if another job holds its key.
+    /// The conflict handling if another job holds the key.
     pub on_conflict: OnConflict,
-    /// Whether [`OnConflict::Replace`] leaves the payload as it was first.
+    /// Whether [`OnConflict::Replace`] keeps the first payload.
     pub keep_payload: bool,
 }
 
@@ -43,7 +43,7 @@ impl Default for UniqueDef {
     }
 }
 
-/// The key that an application gives, and its text.
+/// The key that an application sets, and its text.
 ///
 /// # Errors
 /// [`Error::Invalid`] for an empty one, and for one over [`KEY_MAX`].
@@ -55,7 +55,7 @@ pub(crate) fn given(task: &str, key: &str) -> Result<(UniqueKey, String)> {
     Ok((UniqueKey::given(task, key), key.to_owned()))
 }
 
-/// The key of a job by its parameters, and a text of it for people.
+/// The key of a job from its parameters, and its text.
 ///
 /// # Errors
 /// [`Error::Invalid`] naming the parameter that cannot be part of a key.
@@ -78,7 +78,7 @@ pub(crate) fn of_payload(task: &str, by: Option<&[&str]>, payload: &[u8]) -> Res
                 values.push((*path, value.filter(|value| is_inside || *value != [0xc0])));
             }
         }
-        // A parameter that is `None` is left out; another program may have written it.
+        // A parameter that is `None` is left out. Another program may have written it.
         None => values.extend(entries.iter().filter(|(_, value)| *value != [0xc0]).map(|(name, value)| (*name, Some(*value)))),
     }
     values.sort_unstable();
@@ -123,8 +123,8 @@ pub(crate) fn limit_of_payload(
     for path in limit.by {
         let value = find(payload, path).map_err(|problem| refused(path, &problem))?.filter(|value| *value != [0xc0]);
         let mut at = String::from(*path);
-        // The names of parameters are no part of the key: tasks that share a limit may call theirs
-        // differently.
+        // The names of parameters are not part of the key: tasks that share a limit may use
+        // different names.
         canonical(&mut bytes, value.unwrap_or(&[0xc0]), 0, &mut at).map_err(|problem| refused(&at, &problem))?;
         if let Some(value) = value {
             known = true;
@@ -141,14 +141,14 @@ pub(crate) fn limit_of_payload(
     Ok(known.then(|| (LimitKey::of(limit.name, &bytes), cut(text, KEY_MAX))))
 }
 
-/// The key of a limit for a text that an application gives: that of a parameter with this text.
+/// The limit key of a text that an application sets: that of a parameter with this text.
 pub(crate) fn limit_by_text(name: &str, text: &str) -> LimitKey {
     let length = u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes();
     LimitKey::of(name, &[b"s", &length[..], text.as_bytes()].concat())
 }
 
-/// The value at a path of names, if it is there. A name may have a `.` itself: the longest name
-/// that is there is taken.
+/// The value at a path of names, if it exists. A name may contain a `.`: the longest existing name
+/// is taken.
 pub(crate) fn find<'a>(payload: &'a [u8], path: &str) -> Result<Option<&'a [u8]>, String> {
     // `None` has no fields.
     if payload == [0xc0] { Ok(None) } else { find_in(&entries(payload, 0)?, path) }

@@ -1,7 +1,7 @@
 //! Typed background jobs: a function with `#[task]` on it is enqueued by one program and run by
 //! another, at least once.
 //!
-//! A program that declares tasks or enqueues them needs this crate alone. `queue-worker` runs them.
+//! A program that declares tasks or enqueues them needs only this crate. `queue-worker` runs them.
 //! The glossary in `docs/README.md` of the repository defines the terms.
 //!
 //! # A first job
@@ -119,9 +119,10 @@
 //!
 //! # Testing
 //!
-//! The crate `queue-testing` gives each test a queue in memory, with a clock that the test owns,
-//! and asserts what is enqueued. You can still call the function: [`TestContext`] makes the
-//! [`JobContext`] of a handler that takes one. `docs/testing.md` of the repository has examples.
+//! The crate `queue-testing` provides a queue in memory for each test, with a clock that the test
+//! controls, and asserts which jobs are enqueued. You can also call the function: [`TestContext`]
+//! creates the [`JobContext`] of a handler that takes one. `docs/testing.md` of the repository has
+//! examples.
 #![cfg_attr(not(any(feature = "redis", feature = "sqlite")), allow(dead_code, reason = "both brokers are off"))]
 
 #[doc(hidden)]

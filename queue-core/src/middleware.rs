@@ -18,12 +18,12 @@ use crate::{
 };
 
 /// Code of the application that runs before every job is enqueued and around every run of a job: to
-/// add headers, to measure, to report failures, to hold a lock, to turn jobs away.
+/// add headers, to measure, to report failures, to hold a lock, to reject jobs.
 ///
 /// [`Client::with_middleware`](crate::Client::with_middleware) uses [`enqueue`](Self::enqueue), and
-/// `Worker::middleware(..)` uses [`run`](Self::run). Several wrap each other in the order in which
-/// they were added: the first is the outermost. Each method has a default that passes on what it
-/// gets, so a middleware has only the methods that it needs.
+/// `Worker::middleware(..)` uses [`run`](Self::run). Several middlewares wrap each other in the
+/// order in which they were added: the first is the outermost. Each method has a default that
+/// passes its input on, so a middleware implements only the methods that it needs.
 ///
 /// ```
 /// use std::time::Instant;
@@ -53,28 +53,28 @@ pub trait Middleware: Send + Sync + 'static {
     /// Several are called in the order in which they were added, so the last one has the last word.
     ///
     /// # Errors
-    /// An error refuses this job alone: the caller gets [`Error::Refused`](crate::Error::Refused),
-    /// and middleware behind this one is not called. [`Draft::refused`] makes the error. A panic is
+    /// An error rejects only this job: the caller gets [`Error::Refused`](crate::Error::Refused),
+    /// and the inner middlewares are not called. [`Draft::refused`] makes the error. A panic is
     /// treated like an error.
     fn enqueue(&self, draft: &mut Draft<'_>) -> Result<()> {
         let _ = draft;
         Ok(())
     }
 
-    /// Runs a job, or what is left of the way to its handler: [`Next::run`] continues with the next
-    /// middleware, and after the last one with the handler. Default: that alone.
+    /// Runs a job through the rest of the chain: [`Next::run`] continues with the next middleware,
+    /// and after the last one with the handler. Default: only that.
     ///
-    /// - What it returns is how the run ended. It may return the outcome that it got, or another:
-    ///   [`Outcome::failed`] makes one of any error. Without a call of [`Next::run`] the handler
-    ///   does not run.
-    /// - A panic of the handler, or of an inner middleware, is an [`Outcome::Panicked`] to those
-    ///   outside of it. Its own panic is treated like the handler's: the job has failed and is
+    /// - The returned outcome is the outcome of the run. It may be the one that [`Next::run`]
+    ///   returned, or another: [`Outcome::failed`] makes one of any error. Without a call of
+    ///   [`Next::run`] the handler does not run.
+    /// - A panic of the handler, or of an inner middleware, is an [`Outcome::Panicked`] to the
+    ///   outer ones. Its own panic is treated like the handler's: the job has failed and is
     ///   retried.
-    /// - The job's timeout covers all middleware. When it is over, or when the job is cancelled,
+    /// - The job's timeout covers all middleware. When it has passed, or when the job is cancelled,
     ///   [`JobContext::cancelled`] returns, and a second later the run is dropped at its current
-    ///   `await`, middleware and handler together. A blocking handler cannot be dropped: its run is
-    ///   waited for.
-    /// - It is called once an attempt, and not for jobs whose handler does not begin: those that
+    ///   `await`, middleware and handler together. A blocking handler cannot be dropped: the worker
+    ///   waits for its run.
+    /// - It is called once per attempt, but not for jobs whose handler does not begin: those that
     ///   have expired, whose task is unknown, or whose envelope cannot be read. Parameters are
     ///   decoded by the handler, inside of all middleware.
     fn run(&self, context: &JobContext, next: Next<'_>) -> impl Future<Output = Outcome> + Send {
@@ -95,12 +95,11 @@ impl<M: Middleware> Middleware for Arc<M> {
 
 impl Client {
     /// A client of the same broker whose jobs pass [`Middleware::enqueue`] before they are stored.
-    /// Call it again for more middleware: the first that was added is the first that is called.
-    /// Default: none.
+    /// Call it again for more middleware: the first that was added is called first. Default: none.
     ///
-    /// A worker that is built with this client gives it to its handlers
+    /// A worker that is built with this client provides it to its handlers
     /// ([`JobContext::client`](crate::JobContext::client)). For middleware around runs, use
-    /// `Worker::middleware(..)`. Keep this client: each client registers producers of its own.
+    /// `Worker::middleware(..)`. Keep this client: each client registers its own producers.
     ///
     /// ```
     /// use queue_core::{Draft, Middleware, prelude::*};
@@ -132,7 +131,7 @@ impl Client {
 }
 
 impl Middlewares {
-    /// Adds one behind those before it.
+    /// Appends a middleware.
     pub fn push(&mut self, last: impl Middleware) {
         self.push_on_enqueue(last);
     }
@@ -176,7 +175,7 @@ impl fmt::Debug for Next<'_> {
     }
 }
 
-/// What surrounds the runs of a worker, from the outermost to the innermost.
+/// The middleware around the runs of a worker, from the outermost to the innermost.
 #[derive(Clone, Default)]
 pub struct Stack(Vec<Arc<dyn Boxed>>);
 
@@ -186,12 +185,12 @@ impl Stack {
         self.0.push(Arc::new(middleware));
     }
 
-    /// Whether there is none.
+    /// Whether there is no middleware.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Begins a run through all of them. Its first steps, and its future, may panic.
+    /// Begins a run through all middleware. Its first steps, and its future, may panic.
     pub fn run<'a>(
         &'a self,
         context: &'a JobContext,
@@ -207,7 +206,7 @@ impl fmt::Debug for Stack {
     }
 }
 
-/// The half of a middleware that a worker knows.
+/// The part of a middleware that a worker uses.
 trait Boxed: Send + Sync {
     fn run_boxed<'a>(&'a self, context: &'a JobContext, next: Next<'a>) -> BoxFuture<'a, Outcome>;
 }

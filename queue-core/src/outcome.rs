@@ -1,5 +1,5 @@
-//! How a run of a job ended, toward the application: the return value of the handler, and the cases
-//! that the worker adds. The worker makes an [`Ending`](crate::broker::Ending) of it for the
+//! The outcomes of runs for the application: the return value of the handler, and the cases that
+//! the worker adds. The worker converts them to an [`Ending`](crate::broker::Ending) for the
 //! broker.
 
 mod failure;
@@ -66,11 +66,12 @@ pub enum Outcome {
     /// Postponed: runs again after this time, at most 100 years; counts a snooze, not an attempt.
     Snooze(Duration),
     /// A service rejects requests for this long (a 429). The first limit of the job that has a rate
-    /// starts no job until then, at most for a day; afterwards this job starts first. A job without
-    /// a limit pauses its group for this time. A job without a group waits alone. Counts neither an
-    /// attempt nor a snooze; the thousandth time makes the job a dead letter.
+    /// starts no job until then, at most for a day; afterwards this job starts first. If the job
+    /// has no limit, its group is paused for this time. Without a group, only the job waits. Counts
+    /// neither an attempt nor a snooze; the thousandth time makes the job a dead letter.
     RateLimited(Duration),
-    /// The same for the limit of this name. A job that does not have this limit waits alone.
+    /// The same for the limit of this name. If the job does not have this limit, only the job
+    /// waits.
     RateLimitedBy(String, Duration),
     /// This round is done, and the next starts after this time. Resets attempts, crashes, snoozes
     /// and rate limits.
@@ -162,9 +163,9 @@ pub enum CancelCause {
     Shutdown,
 }
 
-/// A result in its stored form. If it is too large, nested too deeply, or cannot be encoded or read
-/// back, it has the reason, which is stored in its place: who reads the result gets
-/// [`Error::ResultDropped`].
+/// A result in its stored form. If it is too large, nested too deeply, or cannot be encoded or
+/// decoded again, it has the reason, which is stored in its place. A program that reads the result
+/// gets [`Error::ResultDropped`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
     stored: Result<Vec<u8>, String>,
@@ -222,7 +223,7 @@ impl Encoded {
         decoded.map_err(|problem| Error::Decode { what: "the result of a run".to_owned(), problem })
     }
 
-    /// What a worker stores, and why that is not the result, if it is not.
+    /// The stored bytes, and the reason if they are not the result.
     pub fn into_stored(self) -> (Vec<u8>, Option<String>) {
         match self.stored {
             Ok(bytes) => (bytes, None),
@@ -243,14 +244,14 @@ fn unfit(problem: &impl fmt::Display) -> String {
     codec::shortened(format!("it cannot be encoded: {problem}"))
 }
 
-/// The first byte of what is stored in place of a result: the reason follows. No MessagePack value
-/// begins with this byte.
+/// The first byte of a dropped result: the reason follows. No MessagePack value begins with this
+/// byte.
 const DROPPED: u8 = 0xc1;
 
-/// What a result without content is when it is encoded. It is not stored.
+/// The encoded form of a result without content. It is not stored.
 pub(crate) const NIL: &[u8] = &[0xc0];
 
-/// What is stored of a result, or the reason that is stored in place of it.
+/// The stored result, or the reason that is stored in its place.
 pub(crate) fn stored_result(bytes: &[u8]) -> Result<&[u8], String> {
     match bytes {
         [DROPPED, reason @ ..] if !reason.is_empty() => Err(String::from_utf8_lossy(reason).into_owned()),
@@ -289,34 +290,34 @@ impl fmt::Display for Outcome {
 
 impl StdError for Outcome {}
 
-/// What a task function may return: `()`, an [`Outcome`], or `Result<T, E>` of a serialisable `T`
-/// or an [`Outcome`], and any error `E` that converts into a boxed one.
+/// The return types of task functions: `()`, an [`Outcome`], or `Result<T, E>` of a serializable
+/// `T` or an [`Outcome`], and any error `E` that converts into a boxed one.
 #[diagnostic::on_unimplemented(
     message = "a task cannot return `{Self}`",
     label = "not `()`, an `Outcome`, or a `Result`",
     note = "return `()`, `Outcome`, or `Result<T, E>` where `T` is serialisable (`#[derive(Serialize, Deserialize)]`) and `E` converts into `Box<dyn Error + Send + Sync>`"
 )]
 pub trait TaskReturn {
-    /// What [`Handle::result`](crate::Handle::result) gives.
+    /// The return type of [`Handle::result`](crate::Handle::result).
     type Output;
     /// Erases the types. The result is encoded only if it is `wanted`.
     fn end(self, wanted: bool) -> Outcome;
 }
 
-/// What the `Ok` of a task's `Result` may be.
+/// The `Ok` types of a task's `Result`.
 #[diagnostic::on_unimplemented(
     message = "a task cannot return `Result<{Self}, _>`",
     label = "the result of a task must be serialisable",
     note = "derive `serde::Serialize` and `serde::Deserialize` for `{Self}`, or return `Result<(), E>`"
 )]
 pub trait TaskResult {
-    /// What [`Handle::result`](crate::Handle::result) gives.
+    /// The return type of [`Handle::result`](crate::Handle::result).
     type Output;
     /// Erases the type. The result is encoded only if it is `wanted`.
     fn end_ok(self, wanted: bool) -> Outcome;
 }
 
-/// What the `Err` of a task's `Result` may be.
+/// The `Err` types of a task's `Result`.
 #[diagnostic::on_unimplemented(
     message = "a task cannot fail with `{Self}`",
     label = "this error does not convert into `Box<dyn Error + Send + Sync>`",
@@ -392,14 +393,13 @@ fn outcome_in(error: &(dyn StdError + 'static)) -> Option<Outcome> {
 }
 
 thread_local! {
-    /// While an error is asked for its message: the outcome that was shown in the course of it.
+    /// The outcome that was displayed while the message of an error is being formatted.
     static SHOWN: RefCell<Option<Option<Outcome>>> = const { RefCell::new(None) };
 }
 
-/// The outcome in an error that is nothing but a wrapper: a boxed `anyhow::Error` or
-/// `eyre::Report`, and what `thiserror` calls transparent. Such an error has a private type, and
-/// its sources skip its content. It adds no text: an error that displays exactly like an outcome is
-/// that outcome.
+/// The outcome in an error that only wraps it: a boxed `anyhow::Error` or `eyre::Report`, or a
+/// transparent error of `thiserror`. Such an error has a private type, and its sources skip its
+/// content. It adds no text: an error that displays exactly like an outcome is that outcome.
 fn wrapped(error: &(dyn StdError + 'static)) -> Option<Outcome> {
     SHOWN.set(Some(None));
     let text = error.to_string();
@@ -487,7 +487,7 @@ pub fn panic_text(panic: Box<dyn Any + Send>) -> String {
 /// Drops a value of the application's, which may panic.
 pub(crate) fn drop_catching_panics<T>(value: T) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
-        // What this panic was raised with may panic as well, without end.
+        // The drop of the panic's value may panic as well, without end.
         mem::forget(panic);
     }
 }

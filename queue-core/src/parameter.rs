@@ -14,8 +14,8 @@ use crate::{
     payload::{Param, Payload},
 };
 
-/// What a type has, as constants. The compiler takes the constant of this type where its bound
-/// holds, and that of [`Lacks`] where it does not.
+/// The properties of a type as constants. The compiler selects the constant of this type if its
+/// bound holds, and that of [`Lacks`] otherwise.
 #[derive(Debug)]
 pub struct Has<T>(PhantomData<T>);
 
@@ -30,12 +30,12 @@ impl<T: DeserializeOwned> Has<T> {
 }
 
 impl<T: Inject> Has<T> {
-    /// A worker can give it.
+    /// A worker can provide it.
     pub const INJECT: bool = true;
 }
 
 impl<T> Has<Option<T>> {
-    /// It is an `Option`, under whatever name, as all that follow.
+    /// It is an `Option`, even under another name. The same applies to the following constants.
     pub const OPTION: bool = true;
 }
 
@@ -70,7 +70,7 @@ impl<T: DeserializeOwned, E> Has<Result<T, E>> {
 }
 
 impl<T, E> Has<Result<Done<T>, E>> {
-    /// It is what a task returns whose effects commit with its ending.
+    /// It is the return type of a task whose effects commit with its ending.
     pub const COMMITS: bool = true;
 }
 
@@ -80,14 +80,14 @@ impl<H: Handler<Output = Result<Done<T>, E>>, T, E> Has<Returned<H>> {
 }
 
 impl<T: ?Sized> Has<Data<T>> {
-    /// It is a [`Data`], under whatever name.
+    /// It is a [`Data`], even under another name.
     pub const DATA: bool = true;
 }
 
 macro_rules! floats {
     ($($ty:ty),+) => {$(
         impl Has<$ty> {
-            /// It is a float: those that look equal need not be.
+            /// It is a float: floats that look equal may differ.
             pub const FLOAT: bool = true;
         }
 
@@ -106,11 +106,11 @@ impl<T: Display> Has<T> {
 }
 
 impl<T: Display> Has<Option<T>> {
-    /// The same of what may be in it.
+    /// The same for the type in an `Option`.
     pub const OPTIONAL_DISPLAY: bool = true;
 }
 
-/// What a type does not have.
+/// The constants of a type without the property.
 #[allow(missing_docs, reason = "they are described at `Has`")]
 pub trait Lacks {
     const SERIALIZE: bool = false;
@@ -133,8 +133,8 @@ impl<T> Lacks for Has<T> {}
 /// The usual bound: [`Payload`] or [`Inject`].
 const FITS: u8 = 0;
 
-/// What is to be asked of the type of a payload parameter: a number, since [`Access`] has one
-/// implementation for each. `Payload` reports a type that lacks both halves of serde.
+/// The bound that is required of the type of a payload parameter: a number, because [`Access`] has
+/// one implementation for each. `Payload` reports a type that lacks both traits of serde.
 pub const fn of_payload(serialize: bool, deserialize: bool, injected: bool, nested: bool) -> u8 {
     match (serialize, deserialize) {
         (true, true) if nested => 5,
@@ -146,12 +146,12 @@ pub const fn of_payload(serialize: bool, deserialize: bool, injected: bool, nest
     }
 }
 
-/// What is to be asked of the type of an injected parameter.
+/// The bound that is required of the type of an injected parameter.
 pub const fn of_injected(inject: bool, data: bool) -> u8 {
     if data && !inject { 4 } else { FITS }
 }
 
-/// The access to a parameter of type `T`, with the one bound that `ASK` stands for.
+/// The access to a parameter of type `T`, with the one bound that `ASK` selects.
 #[derive(Debug)]
 pub struct Access<T, const ASK: u8>(PhantomData<T>);
 
@@ -255,8 +255,8 @@ pub trait PayloadNotInjected {}
 )]
 pub trait OnceOptional {}
 
-/// How a field of a struct is written and read: by what serde derives if `FITS`, and else not at
-/// all, because [`Access`] reports why.
+/// Encodes and decodes a field of a struct: by the derive of serde if `FITS`, and otherwise not at
+/// all, because [`Access`] reports the error.
 #[derive(Debug)]
 pub struct Field<T, const FITS: bool>(PhantomData<T>);
 
@@ -311,14 +311,14 @@ impl<T> Field<T, false> {
 )]
 pub trait Shared {}
 
-/// Whether values of a type may be a text, a whole number or a bool, as far as its implementations
-/// show. Serde shows it only for a value: `Display` is what a text, a number, an id and a date
-/// have, and a list, a map, a tuple and most structs lack.
+/// Whether values of a type may be a text, an integer or a bool, as far as its implementations
+/// show. Serde shows it only for a value. `Display` is implemented by texts, numbers, ids and
+/// dates, but not by lists, maps, tuples and most structs.
 pub const fn is_word(float: bool, display: bool, optional_display: bool) -> bool {
     !float && (display || optional_display)
 }
 
-/// The question whether a parameter can name a group; `FIT` as far as its type shows.
+/// The check whether a parameter can name a group; `FIT` if its type may.
 #[derive(Debug)]
 pub struct Group<T, const FIT: bool>(PhantomData<T>);
 

@@ -21,7 +21,7 @@ impl Pauses {
         Instant::now() + self.next < until
     }
 
-    /// How long to pause now: half to all of the time that it has come to.
+    /// The next pause: half to all of the present interval.
     pub(crate) fn pause(&mut self) -> Duration {
         let pause = self.next.mul_f64(0.5 + fastrand::f64() / 2.0);
         self.next = (self.next * 2).min(self.longest);

@@ -24,7 +24,8 @@ pub use self::fields::{Fields, OfEvent, OfTask, check_fields, fields_from_json, 
 pub use crate::codec::any_json::to_json;
 pub(crate) use crate::codec::any_json::to_value;
 
-/// What a parameter of a task must be to travel in a payload: every owned, serialisable type is.
+/// The requirements for a parameter of a task in a payload: every owned, serializable type meets
+/// them.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a task",
     label = "not serialisable",
@@ -33,8 +34,8 @@ pub(crate) use crate::codec::any_json::to_value;
 )]
 pub trait Payload: Serialize + DeserializeOwned + 'static {}
 
-// It is the message above that is to be read, not which half of serde is missing first. `Send` is
-// not checked here, because the future that holds the value requires it anyway.
+// Users should read the message above, and not which trait of serde is missing first. `Send` is not
+// checked here, because the future that holds the value requires it anyway.
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned + 'static> Payload for T {}
 
@@ -50,9 +51,9 @@ pub struct Param<T> {
     option: bool,
 }
 
-/// Why a JSON value is no value of a parameter.
+/// Why a JSON value is not a valid value of a parameter.
 enum JsonProblem {
-    /// It does not fit its type: where in it, and why.
+    /// It does not fit its type: where, and why.
     Misfit(String, String),
     /// It cannot be encoded.
     Encode(codec::Problem),
@@ -193,8 +194,8 @@ impl PayloadWriter {
     /// The payload.
     ///
     /// # Errors
-    /// [`Error::Encode`] with the parameter that cannot be encoded, or what is nested too deeply to
-    /// be read back.
+    /// [`Error::Encode`] with the parameter that cannot be encoded, or that is nested too deeply to
+    /// be decoded.
     pub fn finish(mut self, task: &str) -> Result<Vec<u8>> {
         let closed = match self.problem {
             Some(problem) => Err(problem),
@@ -233,8 +234,8 @@ pub struct PayloadReader<'a> {
     bytes: &'a [u8],
     entries: usize,
     first: usize,
-    /// Where the search for the next parameter begins, and which entry lies there: usually they
-    /// come in order.
+    /// Where the search for the next parameter begins, and the entry at this place: usually the
+    /// parameters are in order.
     cursor: (usize, usize),
 }
 
@@ -242,7 +243,7 @@ impl<'a> PayloadReader<'a> {
     /// Reads an encoded payload.
     ///
     /// # Errors
-    /// When it is no map, or out of bounds.
+    /// If it is not a map, or out of bounds.
     pub fn new(payload: &'a [u8]) -> std::result::Result<Self, Outcome> {
         Self::of(payload).map_err(Outcome::Undecodable)
     }
@@ -266,7 +267,7 @@ impl<'a> PayloadReader<'a> {
         Ok(PayloadReader { task: "", bytes, entries, first, cursor: (first, 0) })
     }
 
-    /// A parameter that must be there, if it is no `Option`.
+    /// A parameter that must be present unless it is an `Option`.
     ///
     /// # Errors
     /// When it is missing or does not fit.
@@ -281,7 +282,7 @@ impl<'a> PayloadReader<'a> {
     /// A parameter that may be missing.
     ///
     /// # Errors
-    /// When it is there and does not fit.
+    /// If it is present and does not fit.
     pub fn optional<T>(&mut self, name: &str, param: &Param<T>, default: impl FnOnce() -> T) -> std::result::Result<T, Outcome> {
         match self.find(name)? {
             Some(value) => decoded(name, param, value),
@@ -328,7 +329,7 @@ fn encode<T: Payload>(bytes: &mut Vec<u8>, value: &T, form: Form) -> Result<(), 
     codec::encode_readable(bytes, value, form)
 }
 
-/// By way of the stored form, so that JSON is read as what is stored.
+/// By the stored form, so that JSON is decoded like a stored value.
 fn encode_json<T: Payload>(bytes: &mut Vec<u8>, value: &serde_json::Value, form: Form) -> Result<(), JsonProblem> {
     let mut stored = Vec::new();
     codec::encode_into(&mut stored, &FromJson(value), Form::Array)?;
@@ -386,12 +387,12 @@ fn read_json(task: &str, field: &'static str, json: &str, takes: &dyn Fn() -> St
     })
 }
 
-/// A payload from the JSON object of a task that this program may not have, whose parameters it
+/// A payload from the JSON object of a task that this program may not have, and whose parameters it
 /// does not know.
 ///
 /// # Errors
-/// [`Error::Invalid`] if it is no JSON object; [`Error::Encode`] naming the parameter that cannot
-/// be stored.
+/// [`Error::Invalid`] if it is not a JSON object; [`Error::Encode`] naming the parameter that
+/// cannot be stored.
 pub fn map_from_json(task: &str, field: &'static str, json: &str) -> Result<Vec<u8>> {
     let takes = || format!("`{task}` takes an object: {{\"order\": 17}}");
     let value = read_json(task, field, json, &takes)?;

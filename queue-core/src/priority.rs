@@ -13,7 +13,7 @@ use crate::{
 pub enum Priority {
     /// Before everything else.
     Critical = 0,
-    /// Before what is normal.
+    /// Before normal jobs.
     High = 1,
     /// The default.
     #[default]
@@ -56,7 +56,7 @@ impl fmt::Display for Priority {
 impl FromStr for Priority {
     type Err = Error;
 
-    /// Reads what [`Display`](fmt::Display) prints.
+    /// Parses the output of [`Display`](fmt::Display).
     fn from_str(text: &str) -> Result<Self> {
         let known = Priority::ALL.map(Priority::name).join(", ");
         let found = Priority::ALL.into_iter().find(|priority| priority.name() == text);

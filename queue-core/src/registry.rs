@@ -83,7 +83,8 @@ impl Registry {
 
     /// Notes that two tasks claim a name, unless they are one.
     fn note_clash(&mut self, other: &'static HandlerDef, handler: &'static HandlerDef, name: &'static str) {
-        // By address: what one `macro_rules!` declares twice has one name, file and line.
+        // Compared by address: a task that one `macro_rules!` declares twice has the same name,
+        // file and line.
         if std::ptr::eq(other.task, handler.task) {
             return;
         }
@@ -140,7 +141,7 @@ impl Registry {
     }
 }
 
-/// Where a task claims a name, and by what right.
+/// The place at which a task declares a name, as its name or an alias.
 fn claim(task: &TaskDef, name: &str) -> String {
     let alias = if task.name == name { String::new() } else { format!(" (as an alias of `{}`)", task.name) };
     format!("{}:{}{alias}", task.file, task.line)

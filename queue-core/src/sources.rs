@@ -1,4 +1,4 @@
-//! Scripts and statements that lie in files of their own.
+//! Scripts and statements in separate files.
 
 /// The text of a file of the sources: `compiled`. A debug build reads the file again where
 /// `QUEUE_TEST_SOURCES` names the folder of the workspace, so that a changed script is tested

@@ -19,14 +19,15 @@ pub(crate) const DEFAULT_QUEUE: &str = "default";
 /// The default of `max_attempts`: after the 25th failure the job is a dead letter.
 pub const DEFAULT_MAX_ATTEMPTS: u32 = 25;
 
-/// A type that stands for a task: the type that `#[task]` puts beside the function, or a payload
-/// struct with `#[derive(Task)]`.
+/// A type that represents a task: the type that `#[task]` adds to the function, or a payload struct
+/// with `#[derive(Task)]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a task",
     note = "put `#[task]` on an async function, or `#[derive(Task)]` on a payload struct that implements `Handler`"
 )]
 pub trait Task: Send + 'static {
-    /// What the handler returns. What a completed job gives is its `Output`, see [`TaskOutput`].
+    /// The return type of the handler. The result of a completed job is its `Output`, see
+    /// [`TaskOutput`].
     type Return: TaskReturn;
 
     /// The check that a result can be read back, if its type can be.
@@ -37,8 +38,9 @@ pub trait Task: Send + 'static {
     fn definition() -> &'static TaskDef;
 }
 
-/// In scope with the prelude, so that the compiler says what to write when something that is not a
-/// job is enqueued: a task itself, or what its function returns. Nothing implements it.
+/// In scope with the prelude. If a value that is not a job is enqueued (a task itself, or the
+/// return value of its function), the compiler suggests the correct code. No type implements this
+/// trait.
 #[doc(hidden)]
 pub trait EnqueueOfJob {
     /// Never called.
@@ -56,7 +58,7 @@ impl<T: ?Sized + IsJob> EnqueueOfJob for T {}
 )]
 pub trait IsJob {}
 
-/// What a completed job of a task gives: the `T` of a handler that returns `Result<T, E>`.
+/// The result of a completed job of a task: the `T` of a handler that returns `Result<T, E>`.
 pub type TaskOutput<T> = <<T as Task>::Return as TaskReturn>::Output;
 
 /// How the delay before a retry grows: `base · 2^(attempt − 1)` up to `max`, of which the upper
@@ -92,7 +94,7 @@ impl Backoff {
     }
 }
 
-/// What happens to a running handler when its worker has not reached the broker for a whole lease.
+/// What a worker does with a running handler if it has not reached the broker for a whole lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnIsolation {
     /// It continues; if the lease was lost, its result is discarded.
@@ -116,14 +118,13 @@ pub(crate) fn limits_of(queue: &str) -> impl Iterator<Item = &'static str> {
     tasks.flat_map(|task| task.limits).map(|limit| limit.name)
 }
 
-/// Everything the framework knows about a task. Written by the macros; found through `inventory` or
-/// `.register(..)`.
+/// The definition of a task. Written by the macros; found through `inventory` or `.register(..)`.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct TaskDef {
-    /// Its name: what jobs carry. Default: the function's or struct's name.
+    /// Its name, which its jobs carry. Default: the function's or struct's name.
     pub name: &'static str,
-    /// Earlier names whose jobs it takes too.
+    /// Earlier names whose jobs it runs too.
     pub aliases: &'static [&'static str],
     /// The queue of its jobs.
     pub queue: &'static str,
@@ -137,19 +138,19 @@ pub struct TaskDef {
     pub backoff: Option<Backoff>,
     /// Priority of its jobs.
     pub priority: Priority,
-    /// How long a done job and its result are kept; `None`: not at all.
+    /// The retention of a done job and its result; `None`: they are not kept.
     pub retention: Option<Duration>,
     /// Whether it returns [`Done`](crate::Done): its effects commit together with the ending of its
     /// job.
     pub commits: bool,
-    /// What happens to it in isolation.
+    /// The handling of its running jobs in isolation.
     pub on_isolation: OnIsolation,
-    /// How its jobs are unique, if they are.
+    /// The unique keys of its jobs, if they have any.
     pub unique: Option<UniqueDef>,
-    /// The interval after which waiting jobs of its queue rise by one priority; `None` if it
-    /// declares none.
+    /// The interval after which waiting jobs of its queue gain one priority; `None` if it declares
+    /// none.
     pub aging: Option<Duration>,
-    /// The parameter that names the group of its jobs, if there is one.
+    /// The parameter with the group of its jobs, if there is one.
     pub group: Option<&'static str>,
     /// Its declared rule for all groups of its queue. An empty rule leaves the declaration to other
     /// tasks.

@@ -1,4 +1,4 @@
-//! A context for tests that call a task function by hand.
+//! A context for tests that call a task function directly.
 
 use std::{
     sync::Arc,
@@ -14,8 +14,8 @@ use crate::{
     },
 };
 
-/// Makes a [`JobContext`] for a test that calls a task function by hand: of the first attempt of a
-/// job, unless something else is set.
+/// Makes a [`JobContext`] for a test that calls a task function directly. By default it is the
+/// first attempt of a job.
 ///
 /// ```
 /// use queue_core::{CancelCause, TestContext, prelude::*};

@@ -1,4 +1,4 @@
-//! Texts for people: shortened, without passwords, with the word that was perhaps meant.
+//! Texts for messages: shortened, without passwords, with suggestions.
 
 /// Cuts a text to at most `max` bytes, at a character's end.
 pub(crate) fn cut(mut text: String, max: usize) -> String {
@@ -15,14 +15,14 @@ pub fn plain(text: &str) -> String {
     text.replace(is_control, " ")
 }
 
-/// Whether a character controls a terminal instead of being shown: control characters, and those
-/// that change the direction of the text.
+/// Whether a character controls a terminal instead of being displayed: control characters, and
+/// those that change the direction of the text.
 pub fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A URL without its password, for messages. An invalid URL is shown as its scheme alone, because
+/// A URL without its password, for messages. Only the scheme of an invalid URL is shown, because
 /// the password could be in any part of it.
 pub fn redacted(url: &str) -> String {
     let scheme = url.split_once(':').map(|(scheme, _)| scheme).filter(|scheme| is_made_of(scheme, "+-."));
@@ -31,23 +31,23 @@ pub fn redacted(url: &str) -> String {
         (Some("sqlite"), _) => plain(url),
         (Some(scheme), Some((_, rest))) => format!("{scheme}://{}", shown(rest).as_deref().unwrap_or(HIDDEN)),
         (Some(scheme), None) => format!("{scheme}:{HIDDEN}"),
-        // A path, which somebody took for a URL.
+        // A path that was passed instead of a URL.
         (None, _) if is_made_of(url, "/._-") => url.to_owned(),
         (None, _) => HIDDEN.to_owned(),
     }
 }
 
-/// In place of what may be a password.
+/// Replaces a part that may be a password.
 pub(crate) const HIDDEN: &str = "***";
 
-/// What may be shown of a URL behind its `://`: `[user:***@]host[:port],..[/path][?parameters]`.
-/// `None`: it is made of other parts.
+/// The part of a URL after its `://` that may be shown:
+/// `[user:***@]host[:port],..[/path][?parameters]`. `None`: it has other parts.
 fn shown(rest: &str) -> Option<String> {
     let (authority, tail) = rest.find(['/', '?', '#']).map_or((rest, ""), |at| rest.split_at(at));
     let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
     let (user, hosts) = authority.rsplit_once('@').map_or((None, authority), |(user, hosts)| (Some(user), hosts));
-    // A password with a `/`, `?` or `#` in it ends the authority too early, and an `@` comes later,
-    // or a port that is none.
+    // A `/`, `?` or `#` in a password ends the authority too early. Then an `@` follows, or the
+    // port is invalid.
     if tail.contains('@') || !hosts.split(',').all(is_host) || !is_made_of(path, "/._~%+-:") {
         return None;
     }
@@ -133,7 +133,7 @@ mod tests {
                 "redis+sentinel://one,two/main?sentinel_password=geheim&namespace=x",
                 "redis+sentinel://one,two/main?sentinel_password=***&namespace=x",
             ),
-            // What cannot be parsed.
+            // Invalid URLs.
             ("redis:app:geheim@host", "redis:***"),
             ("redis://:ge/heim@host", "redis://***"),
             ("redis://:ge?heim@host/0", "redis://***"),
@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// Passwords that are not percent-encoded, with all that a parser takes for something else.
+    /// Passwords that are not percent-encoded, with characters that a parser misreads.
     #[test]
     fn no_part_of_any_password_is_shown() {
         const LETTERS: [char; 26] = [
@@ -159,7 +159,7 @@ mod tests {
         ];
         let mut random = fastrand::Rng::with_seed(17);
         for _ in 0..20_000 {
-            // Of these letters no other part of the URL is made.
+            // No other part of the URL has these letters.
             let password: String = (0..random.usize(1..12)).map(|_| random.choice(LETTERS.iter()).expect("some")).collect();
             let scheme = random.choice(["redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster", "valkey"]).expect("some");
             let user = random.choice(["app", "", "a-b"]).expect("some");

@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UniqueKey([u8; UniqueKey::BYTES]);
 
-/// The input of a unique key begins with one of these bytes, so that a text is never taken for
+/// The input of a unique key begins with one of these bytes, so that a text never has the key of
 /// parameters.
 pub(crate) const GIVEN: u8 = 1;
 pub(crate) const OF_PARAMETERS: u8 = 2;
@@ -31,7 +31,7 @@ impl UniqueKey {
         UniqueKey(key)
     }
 
-    /// The key that `.unique_key(key)` gives the jobs of a task.
+    /// The key that `.unique_key(key)` sets for jobs of a task.
     pub fn given(task: &str, key: &str) -> Self {
         UniqueKey::of(task, &[&[GIVEN], key.as_bytes()].concat())
     }
@@ -78,30 +78,30 @@ pub enum Hold {
     /// Until the job has ended, in any state.
     #[default]
     UntilEnded,
-    /// Until the job starts. A job that comes back to wait (retry, snooze) takes its key again,
-    /// unless a younger job has it.
+    /// Until the job starts. A job that waits again (retry, snooze) acquires its key again, unless
+    /// a younger job has it.
     UntilStarted,
     /// For this time from the enqueue on, even if the job has ended. Range: more than 0, to 100
     /// years.
     Within(Duration),
 }
 
-/// What happens to a job whose key another job holds.
+/// The conflict handling for a job whose key another job holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnConflict {
     /// It is not stored: the job that holds the key is the answer.
     #[default]
     Skip,
-    /// The job that holds the key takes its payload and its time, if that job has not started. If
-    /// it runs, the new job waits for its end, as by `BufferOne`.
+    /// The job that holds the key takes the payload and the time of the new job, if it has not
+    /// started. If it is active, the new job waits for its end, as with `BufferOne`.
     Replace,
-    /// It runs once after the job that holds the key, with the newest payload. A job that has not
-    /// started yet takes the new payload.
+    /// The new job runs once after the job that holds the key, with the newest payload. If the
+    /// holder has not started, it takes the new payload.
     BufferOne,
 }
 
-/// The key of a job that is to be stored, and how it is held.
+/// The unique key of a new job, and its hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unique {
@@ -109,13 +109,12 @@ pub struct Unique {
     pub key: UniqueKey,
     /// For how long the job holds it.
     pub hold: Hold,
-    /// What happens to the job if another one holds the key. [`Hold::Within`] allows only
+    /// The conflict handling if another job holds the key. [`Hold::Within`] allows only
     /// [`OnConflict::Skip`].
     pub on_conflict: OnConflict,
-    /// Whether [`OnConflict::Replace`] leaves the payload as it was first, and changes the time
-    /// alone.
+    /// Whether [`OnConflict::Replace`] keeps the first payload, and changes only the time.
     pub keep_payload: bool,
-    /// The longest time from the first enqueue for which later ones may put the job off.
+    /// The longest time from the first enqueue by which later ones may postpone the job.
     pub max_wait: Option<Duration>,
 }
 
@@ -140,7 +139,7 @@ impl Unique {
     }
 }
 
-/// Who holds a key.
+/// The holder of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyHolder {
@@ -159,7 +158,7 @@ impl KeyHolder {
     }
 }
 
-/// Why a job was cancelled that came back and found its key held by a younger one.
+/// The reason of a cancelled job that found its key held by a younger one when it returned.
 pub fn superseded_by(id: &JobId) -> String {
     format!("superseded by {id}")
 }

@@ -32,9 +32,9 @@ impl Inspector {
     /// The job stays as it is. To move a job into another queue, cancel it once the copy is stored:
     /// those are two transitions, and a worker may start either job between them.
     ///
-    /// The id is made by the caller, with [`JobId::make`]: a caller that gets no answer asks again
-    /// with the same id, and no second copy is made. A job of this id with the same task and
-    /// parameters is taken for the copy.
+    /// The caller makes the id with [`JobId::make`]. A caller without an answer repeats the call
+    /// with the same id, and no second copy is stored. An existing job with this id and the same
+    /// task and parameters counts as the copy.
     ///
     /// ```
     /// use queue_core::{JobId, prelude::*};
@@ -63,7 +63,7 @@ impl Inspector {
         let until = self.until();
         let stored = self.stored(until, job).await?.ok_or_else(|| Error::NoSuchJob(job.to_string()))?;
         if let Some(there) = self.stored(until, &copy).await? {
-            // Asked for again, it is there already.
+            // A repeated call finds the copy.
             let is_copy = copy != *job && is_like(&there, &stored)?;
             return if is_copy { Ok(Duplicated { job: copy, served: true }) } else { Err(Error::IdConflict(copy)) };
         }

@@ -18,7 +18,7 @@ const MOST_LIMITS: usize = 100;
 /// How many queues are read at once.
 const AT_ONCE: usize = 16;
 
-/// The states whose number of jobs is reported: those that do not grow with the retention.
+/// The states whose number of jobs is reported. It does not grow with the retention.
 const DEPTHS: [JobState; 7] =
     [JobState::Scheduled, JobState::Ready, JobState::Active, JobState::Retry, JobState::Parked, JobState::Held, JobState::Dead];
 

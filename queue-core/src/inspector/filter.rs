@@ -102,7 +102,7 @@ enum Compares {
     LessOrIs,
 }
 
-/// Their signs; those come first with which others begin.
+/// Their signs. A sign comes before its own prefixes.
 const COMPARES: [(&str, Compares); 6] = [
     (">=", Compares::MoreOrIs),
     ("<=", Compares::LessOrIs),
@@ -139,7 +139,7 @@ impl Filter {
         self.terms.iter().all(|term| term.matches(job, now))
     }
 
-    /// Whether a job is wanted as far as all terms say but those of why it waits.
+    /// Whether a job matches all terms except those about why it waits.
     pub(super) fn matches_without_reasons(&self, job: &JobRecord, now: SystemTime) -> bool {
         let needs_reasons = |term: &Term| matches!(term, Term::Text { field: Field::Waiting, .. });
         self.terms.iter().all(|term| needs_reasons(term) || term.matches(job, now))
@@ -150,13 +150,13 @@ impl Filter {
         self.terms.is_empty()
     }
 
-    /// Whether it asks why jobs wait: the program that lists them has to [say
-    /// so](crate::inspect::Inspector::add_reasons) before they are matched.
+    /// Whether it uses the reasons why jobs wait: the program that lists the jobs has to [add
+    /// them](crate::inspect::Inspector::add_reasons) before it calls the filter.
     pub fn needs_reasons(&self) -> bool {
         self.of(&Field::Waiting).next().is_some()
     }
 
-    /// The id that a matching job has, if the filter names one: no other job has to be looked at.
+    /// The id that a matching job has, if the filter names one: only this job has to be examined.
     pub(super) fn id(&self) -> Option<JobId> {
         self.is_id().find_map(|value| value.parse().ok().or_else(|| Some(value.parse::<JobAddress>().ok()?.id)))
     }
@@ -165,8 +165,8 @@ impl Filter {
         self.of(&Field::Id).filter_map(|(how, value)| (how == How::Is).then_some(value))
     }
 
-    /// A tag that every matching job has, by its name and its value: no job without it has to be
-    /// looked at.
+    /// A tag that every matching job has, by its name and its value: only jobs with this tag have
+    /// to be examined.
     pub(super) fn tag(&self) -> Option<(&str, &str)> {
         self.terms.iter().find_map(|term| match term {
             Term::Text { field: Field::Tag(name), how: How::Is, value } if !value.is_empty() => Some((name.as_str(), value.as_str())),
@@ -174,8 +174,8 @@ impl Filter {
         })
     }
 
-    /// Whether it looks into what may be a secret: parameters, headers, and parts of unique keys.
-    /// If these are hidden from a user, a filter would reveal them by trial.
+    /// Whether it reads data that may be secret: parameters, headers, and parts of unique keys. If
+    /// these are hidden from a user, a filter would reveal them by trial.
     pub fn reads_secrets(&self) -> bool {
         self.terms.iter().any(|term| match term {
             Term::Text { field: Field::Payload | Field::Header(_), .. } => true,
@@ -184,7 +184,7 @@ impl Filter {
         })
     }
 
-    /// The states in which a matching job can be: what has to be listed.
+    /// The states that a matching job can have, and that have to be listed.
     pub fn states(&self) -> Vec<JobState> {
         JobState::ALL.into_iter().filter(|state| self.of(&Field::State).all(|(how, value)| how.holds(state.name(), value))).collect()
     }

@@ -16,9 +16,9 @@ use crate::{
 const TRIES: u32 = 50;
 
 impl Inspector {
-    /// A group of a queue: how many of its jobs are ready and run, and its rule. An unknown group
-    /// has no ready jobs. A pause whose end has passed by the broker's clock is not returned, here
-    /// and below.
+    /// A group of a queue: the numbers of its ready and running jobs, and its rule. An unknown
+    /// group has no ready jobs. Here and below, a pause that has expired by the broker's clock is
+    /// left out.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker, here and below.
@@ -27,9 +27,9 @@ impl Inspector {
         Ok(page.groups.into_iter().next().unwrap_or_else(|| StoredGroup::new(group.clone())))
     }
 
-    /// Groups that have jobs that are ready or run, or a rule, at most `limit` (1 to 500), by the
-    /// length and the bytes of their names: the first ones, or those behind the
-    /// [`next`](GroupPage::next) of the page before.
+    /// Groups with ready or running jobs, or a rule, at most `limit` (1 to 500), by the length and
+    /// the bytes of their names: the first ones, or those after the [`next`](GroupPage::next) of
+    /// the previous page.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a limit out of range; [`Error::NoSuchQueue`].
@@ -45,8 +45,8 @@ impl Inspector {
     }
 
     /// Changes the rule of a group, the default rule of all groups, or that of jobs without a
-    /// group. It holds from the next claim on, goes over what code declares field by field, and
-    /// outlives deployments. A smaller cap stops no job that runs.
+    /// group. It applies from the next claim on, overrides the declaration of code field by field,
+    /// and is kept over deployments. A smaller cap stops no running job.
     ///
     /// ```
     /// use queue_core::{inspect::{GroupName, RuleOf}, prelude::*};
@@ -61,7 +61,7 @@ impl Inspector {
     ///
     /// # Errors
     /// [`Error::Invalid`] for an invalid rule, or one that contradicts the rule of all groups,
-    /// naming the field, its value and the fix; and for one rule too many.
+    /// naming the field, its value and the fix; and if the queue has the largest number of rules.
     pub async fn set_group_rule(&self, queue: &str, of: &RuleOf, change: impl Fn(&mut GroupRule)) -> Result<GroupRule> {
         for _ in 0..TRIES {
             let (expected, of_all) = self.group_rule(queue, of).await?;
@@ -73,7 +73,7 @@ impl Inspector {
                 return Ok(rule);
             }
             let request = SetGroup::new(queue, of.clone(), expected, rule);
-            // One that was carried out and is sent again finds what it wanted at the next round.
+            // A repeated request that was carried out before finds the new rule in the next round.
             if self.run(|broker| async move { broker.set_group(&request).await }).await? == GroupSet::Set {
                 return Ok(rule);
             }
@@ -81,9 +81,9 @@ impl Inspector {
         Err(Error::Internal(format!("gave up: the rule of `{of}` keeps changing")))
     }
 
-    /// Forgets what code declares of all groups of a queue, until a worker that declares it looks
-    /// again, within a minute if one runs: for what no release declares any more. Returns the
-    /// removed declaration; the setting of an operator stays.
+    /// Removes the declaration of code for all groups of a queue, for a declaration that no release
+    /// makes any more. If a worker still declares it, the worker stores it again within a minute.
+    /// Returns the removed declaration. The setting of an operator is kept.
     ///
     /// # Errors
     /// Those of the broker.
@@ -111,8 +111,8 @@ impl Inspector {
         Ok(self.group_page(queue, GroupList::Line { group: group.clone(), jobs: limit }).await?.line)
     }
 
-    /// Cancels the jobs of a group: those that wait, or all. What [`step`](ClearGroup::step) does
-    /// is bounded; what was done stays done.
+    /// Cancels the jobs of a group: the waiting ones, or all. Each [`step`](ClearGroup::step) is
+    /// bounded. Completed steps are not undone.
     ///
     /// ```
     /// use queue_core::{inspect::{Cleared, GroupName}, prelude::*};
@@ -157,8 +157,8 @@ impl Inspector {
         self.group_page(queue, GroupList::All { after: None, limit: 1 }).await
     }
 
-    /// As it is stored: a rule is changed only as it was read, so that a pause that has ended is
-    /// still part of it.
+    /// The stored form: a rule is compared with the form that was read, which includes an expired
+    /// pause.
     async fn group_page(&self, queue: &str, which: GroupList) -> Result<GroupPage> {
         check_queue(queue)?;
         let queue = queue.to_owned();
@@ -170,9 +170,9 @@ impl Inspector {
     }
 }
 
-/// Declares the rule of all groups of a release in a queue, before its worker claims anything
-/// there. The release that was first seen latest among those with a live worker is right, so that a
-/// rollback takes effect. Gives the rule that holds, if it is another one than before.
+/// Declares the rule of all groups of a release in a queue, before its worker claims jobs there. Of
+/// the releases with a live worker, the one that was first seen last applies, so that a rollback
+/// takes effect. Returns the effective rule if it has changed.
 ///
 /// # Errors
 /// Those of the broker.

@@ -38,10 +38,10 @@ impl Inspector {
         Ok(self.workers().await?.into_iter().find(|worker| worker.id == id))
     }
 
-    /// The jobs that a worker holds now, at most `most` of them, with their progress: those that
-    /// run on it, and those that it has claimed and not begun. They are found among the active jobs
-    /// of its queues, of which at most 5,000 are examined. It takes several calls, each of which
-    /// has the deadline of the client.
+    /// The jobs that a worker holds now, at most `most` of them, with their progress: running jobs,
+    /// and claimed jobs that have not begun. They are searched for among the active jobs of its
+    /// queues, of which at most 5,000 are examined. This takes several calls, each of which has the
+    /// deadline of the client.
     ///
     /// ```no_run
     /// # async fn example(client: queue_core::Client) -> queue_core::Result<()> {

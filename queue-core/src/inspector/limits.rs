@@ -19,7 +19,7 @@ use crate::{
 /// So often a change is tried while others change the same limit.
 const TRIES: u32 = 50;
 
-/// A limit of a queue, as people read it. From [`Inspector::limits`].
+/// A limit of a queue, in decoded form. From [`Inspector::limits`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LimitInfo {
@@ -29,7 +29,7 @@ pub struct LimitInfo {
     /// The effective rule: the set values, and the declared values for the rest.
     #[serde(flatten)]
     pub rule: LimitRule,
-    /// What code declares.
+    /// The declaration of code.
     pub declared: Option<LimitRule>,
     /// The value that an operator has set at run time.
     pub set: Option<LimitRule>,
@@ -38,24 +38,23 @@ pub struct LimitInfo {
     /// How many jobs wait for a slot of it, of at most 1,000 kinds that differ in group, priority
     /// or keys.
     pub full: u64,
-    /// How many jobs wait for its rate, of as many kinds.
+    /// The number of jobs that wait for its rate, counted in the same way.
     pub rated: u64,
 }
 
-/// A key of a limit, as people read it: jobs of one account, of one tenant. From
-/// [`Inspector::limit_keys`].
+/// A limit key in decoded form: jobs of one account, of one tenant. From [`Inspector::limit_keys`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LimitKeyInfo {
     /// As the broker has it.
     pub key: LimitKey,
-    /// By which values, as a job of it says; empty for the whole queue, `None` if no job could be
-    /// asked.
+    /// The values of the key, taken from one of its jobs; empty for the whole queue, `None` if no
+    /// job could be read.
     #[serde(rename = "by")]
     pub text: Option<String>,
-    /// What holds.
+    /// The effective rule.
     pub rule: LimitRule,
-    /// How many slots are held.
+    /// The number of held slots.
     pub held: u64,
     /// The first jobs that hold one, at most 10.
     pub holders: Vec<JobAddress>,
@@ -75,7 +74,7 @@ fn info(stored: &StoredLimit) -> Result<LimitInfo> {
 }
 
 impl Inspector {
-    /// The limits of a queue, by name. What cannot be read is left out.
+    /// The limits of a queue, by name. An unreadable limit is left out.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; [`Error::NoSuchQueue`]; those of the
@@ -89,7 +88,7 @@ impl Inspector {
         Ok(limits)
     }
 
-    /// A limit of a queue; `None` if nothing is declared or set of it.
+    /// A limit of a queue; `None` if it is neither declared nor set.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar.
@@ -127,9 +126,10 @@ impl Inspector {
         .await
     }
 
-    /// Removes the run-time setting of a limit: the declaration applies again. If nothing was set,
-    /// the limit itself is removed, until a live worker declares it again, within a minute. Its
-    /// jobs stay and are no longer limited by it. Returns `false` if there is no such limit.
+    /// Removes the run-time setting of a limit: the declaration applies again. If there was no
+    /// setting, the limit itself is removed, until a live worker declares it again, within a
+    /// minute. Its jobs stay and are no longer limited by it. Returns `false` if there is no such
+    /// limit.
     ///
     /// # Errors
     /// Those of [`set_limit`](Self::set_limit).
@@ -150,7 +150,7 @@ impl Inspector {
     }
 
     /// The keys of a limit that are held or waited for, at most `limit` (1 to 500): the first ones,
-    /// or those behind another one.
+    /// or those after another one.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a limit out of range.
@@ -187,7 +187,7 @@ impl Inspector {
                 next: key.next.map(address),
                 until: key.until_ms.and_then(|ms| u64::try_from(ms).ok()).map(|ms| UNIX_EPOCH + Duration::from_millis(ms)),
             };
-            // A job of it says by which values.
+            // One of its jobs has the values.
             if let Some(job) = info.holders.first().or(info.next.as_ref()) {
                 let known = self.show(job).await.ok();
                 info.text = known.and_then(|job| job.limits.into_iter().find(|(name, _)| key.key.is_of(name)).map(|(_, text)| text));
@@ -207,7 +207,7 @@ impl Inspector {
             let (rule, declared, set) = (record.rule(), record.declared(), record.set());
             let info = LimitInfo { name: name.to_owned(), rule, declared, set, held: stored.held, full: stored.full, rated: stored.rated };
             let request = SetLimit::new(queue, name, stored.stored, wanted);
-            // One that was carried out and is sent again finds what it wanted.
+            // A repeated request that was carried out before finds the new value.
             if request.stored == request.expected
                 || self.run(|broker| async move { broker.set_limit(&request).await }).await? == LimitSet::Set
             {
@@ -238,9 +238,9 @@ impl Inspector {
     }
 }
 
-/// Declares the limits of a release in a queue, before its worker claims anything there, and looks
-/// at those that other releases have declared: the one that was first seen latest among those with
-/// a live worker is right, so that a rollback takes effect. Returns the names of the limits whose
+/// Declares the limits of a release in a queue, before its worker claims jobs there, and updates
+/// those that other releases have declared. Of the releases with a live worker, the one that was
+/// first seen last applies, so that a rollback takes effect. Returns the names of the limits whose
 /// effective value changed.
 ///
 /// # Errors

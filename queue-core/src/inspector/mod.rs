@@ -73,10 +73,9 @@ const REASON_MAX: usize = 1024;
 /// Lists, shows and repairs jobs and queues, for command lines and dashboards. From
 /// [`Client::inspector`](crate::Client::inspector).
 ///
-/// Like all of this crate, it works in any async runtime, because the broker's own thread does the
-/// I/O. Every call but [`audit`](Self::audit) returns within the
-/// [deadline](crate::Client::with_deadline) of its client, with [`Error::Ambiguous`] if there is no
-/// answer by then.
+/// It works in any async runtime, because the broker's own thread does the I/O. Every call except
+/// [`audit`](Self::audit) returns within the [deadline](crate::Client::with_deadline) of its
+/// client, with [`Error::Ambiguous`] if there is no answer by then.
 ///
 /// ```
 /// use queue_core::{broker::JobState, prelude::*};
@@ -111,9 +110,9 @@ impl Inspector {
         Inspector { broker, deadline, seen, reason: None }
     }
 
-    /// The same inspector, whose cancels have this reason: the record of each cancelled job has it
-    /// as its [`note`](JobRecord::note). A group that it pauses [has
-    /// it](crate::inspect::StoredGroup::pause), too. A text over 1 KiB is cut.
+    /// The same inspector with a reason for its cancels: the record of each cancelled job has it as
+    /// its [`note`](JobRecord::note), and so has the [pause](crate::inspect::StoredGroup::pause) of
+    /// a group that it pauses. A text over 1 KiB is cut.
     ///
     /// ```no_run
     /// # use queue_core::{Client, JobAddress};
@@ -128,8 +127,8 @@ impl Inspector {
         self
     }
 
-    /// Which failures acknowledged jobs survive, at least. A server whose settings cannot be read
-    /// may keep more.
+    /// The failures that acknowledged jobs survive, at least. A server whose settings cannot be
+    /// read may be more durable.
     ///
     /// # Errors
     /// Those of the broker.
@@ -231,10 +230,10 @@ impl Inspector {
         Ok(record)
     }
 
-    /// Waits until a job has ended, at most for `timeout`, and gives its record, as
-    /// [`show`](Self::show) does. The broker wakes it. A job that has not ended after `timeout` is
-    /// not an error: its record has the state. [`Handle::wait`](crate::Handle::wait) gives its
-    /// result as well, and its type.
+    /// Waits until a job has ended, at most for `timeout`, and returns its record, as
+    /// [`show`](Self::show) does. The broker notifies it. A job that has not ended after `timeout`
+    /// is not an error: its record has the state. [`Handle::wait`](crate::Handle::wait) returns its
+    /// result as well, with its type.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -255,7 +254,7 @@ impl Inspector {
         self.record_of(job, stored).await
     }
 
-    /// Finds a job by `queue/id`, or by its id alone in all registered queues.
+    /// Finds a job by `queue/id`, or by its id in all registered queues.
     ///
     /// # Errors
     /// [`Error::NoSuchJob`]; [`Error::Invalid`] if the id is found in several queues.
@@ -304,8 +303,8 @@ impl Inspector {
         self.repeat(until, question).await.map_err(Error::of_question)
     }
 
-    /// What may be carried out twice is sent twice: the first request after a server was restarted
-    /// meets a broken connection.
+    /// A request that may be carried out twice is sent twice: the first request after the restart
+    /// of a server finds a broken connection.
     async fn repeat<T, F>(&self, until: Instant, request: impl Fn(DynBroker) -> F + Send + 'static) -> Result<T>
     where
         T: Send + 'static,

@@ -44,9 +44,9 @@ impl Inspector {
     }
 
     /// Pauses a queue, a group or a task, with a reason, an author and an end (default: until
-    /// [`resume_of`](Self::resume_of)). The broker keeps that. When the end has come by the
-    /// broker's clock, the next claim of a worker ends the pause; idle workers ask in time. A
-    /// repeated pause replaces the end and the reason.
+    /// [`resume_of`](Self::resume_of)). The broker stores them. When the pause has expired by the
+    /// broker's clock, the next claim of a worker ends it; idle workers claim in time. A repeated
+    /// pause replaces the end and the reason.
     ///
     /// ```
     /// use std::time::Duration;
@@ -67,9 +67,9 @@ impl Inspector {
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a reason over
     /// [`PAUSE_REASON_MAX`](crate::broker::PAUSE_REASON_MAX) bytes, an end that is not in the
-    /// future by the broker's clock, and one rule of a group or one paused task too many;
-    /// [`Error::FeatureUnknown`](crate::Error::FeatureUnknown) for an end, or a task, while a
-    /// worker of an older release serves the queue; those of the broker.
+    /// future by the broker's clock, and if the queue has the largest number of group rules or
+    /// paused tasks; [`Error::FeatureUnknown`](crate::Error::FeatureUnknown) for an end, or a task,
+    /// while a worker of an older release serves the queue; those of the broker.
     pub async fn pause_as(&self, queue: &str, of: PauseOf, pausing: Pausing) -> Result<()> {
         let request = SetPause::pause(queue, of, pausing);
         request.check()?;
@@ -115,9 +115,9 @@ impl Inspector {
         Ok(stats)
     }
 
-    /// What is paused in a queue: the queue itself first, then its tasks by their names. Groups are
-    /// not among them: their pause stands with [their rule](crate::inspect::StoredGroup::pause).
-    /// What has ended by the broker's clock is left out.
+    /// The pauses of a queue: that of the queue itself first, then those of its tasks by name. The
+    /// pauses of groups are in [their rules](crate::inspect::StoredGroup::pause). Pauses that have
+    /// expired by the broker's clock are left out.
     ///
     /// ```
     /// use queue_core::{inspect::{PauseOf, Pausing}, prelude::*};

@@ -14,8 +14,8 @@ use crate::{
     json, payload,
 };
 
-/// A watcher looks again after so long although nothing was announced, and then less and less
-/// often: an announcement may be lost.
+/// A watcher polls after this time without an announcement, and then at growing intervals, because
+/// an announcement may be lost.
 const FIRST_NET: Duration = Duration::from_millis(20);
 
 /// The longest pause between two reads.
@@ -67,10 +67,10 @@ pub struct JobLog {
     pub progress: Option<Progress>,
     /// The lines, oldest first.
     pub lines: Vec<LogLine>,
-    /// The number of the line that comes next: read on from here.
+    /// The number of the next line: the value for the next call.
     pub next: u64,
-    /// How many lines were dropped since the job exists: the oldest of a log that is longer than
-    /// 1,000 lines or 64 KiB, and those that a broker had no room for.
+    /// The number of dropped lines since the job was enqueued: the oldest of a log that is longer
+    /// than 1,000 lines or 64 KiB, and those for which a broker had no room.
     pub dropped: u64,
 }
 
@@ -141,7 +141,7 @@ impl Inspector {
         }
     }
 
-    /// Follows the progress of a job alone.
+    /// Follows only the progress of a job.
     pub(crate) fn follow_progress(&self, job: &JobAddress) -> Follow {
         Follow { from: None, ..self.follow(job, 0) }
     }
@@ -188,20 +188,19 @@ pub struct Follow {
     hints: Option<(Hints, Hints)>,
     marked: Option<Instant>,
     seen: Option<Progress>,
-    /// Whether the job was there at the first look.
+    /// Whether the job existed at the first poll.
     known: bool,
     over: bool,
 }
 
 impl Follow {
-    /// Waits for the next lines or the next change of the progress, and gives what is new: lines
-    /// that were not given before, and the progress as it is now. Of changes that come quickly one
-    /// after the other only the last may be seen. `None`: the job has ended, and everything was
-    /// given.
+    /// Waits for the next lines or the next change of the progress. Returns new lines and the
+    /// present progress. If changes follow each other quickly, only the last one may be returned.
+    /// `None`: the job has ended, and everything was returned.
     ///
     /// # Errors
-    /// [`Error::NoSuchJob`] if the broker did not have the job at the first look; those of the
-    /// broker, after which it may be called again.
+    /// [`Error::NoSuchJob`] if the broker did not have the job at the first poll; those of the
+    /// broker, after which the call may be repeated.
     pub async fn next(&mut self) -> Result<Option<JobLog>> {
         let mut net = FIRST_NET;
         while !self.over {

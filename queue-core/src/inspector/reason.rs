@@ -14,15 +14,15 @@ use crate::{
 /// Why a job does not run, or that it does. From
 /// [`Inspector::why`](crate::inspect::Inspector::why).
 ///
-/// [`Serialize`] gives an object with `reason` ([`name`](Reason::name)), `text`, `until` and
+/// [`Serialize`] writes an object with `reason` ([`name`](Reason::name)), `text`, `until` and
 /// `holders` where there are any.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(remote = "Self", tag = "reason", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reason {
-    /// Its time has not come: it was enqueued with a delay, or has snoozed or repeated.
+    /// It is not due: it was enqueued with a delay, or has snoozed or repeated.
     NotDue {
-        /// When it is due; `None` if that cannot be read.
+        /// When it is due; `None` if unreadable.
         #[serde(skip)]
         until: Option<SystemTime>,
     },
@@ -61,14 +61,14 @@ pub enum Reason {
     },
     /// Its queue is paused.
     QueuePaused {
-        /// By whom, why and until when.
+        /// The operator, the reason and the end.
         pause: Pause,
     },
     /// Its task is paused: it is parked as soon as a worker would take it.
     TaskPaused {
         /// The task.
         task: String,
-        /// By whom, why and until when.
+        /// The operator, the reason and the end.
         pause: Pause,
     },
     /// No live worker serves its queue.
@@ -82,7 +82,7 @@ pub enum Reason {
     GroupPaused {
         /// The group.
         group: GroupName,
-        /// By whom, why and until when.
+        /// The operator, the reason and the end.
         pause: Pause,
     },
     /// Its group is at its cap.
@@ -93,7 +93,7 @@ pub enum Reason {
         cap: u32,
         /// How many run.
         running: u64,
-        /// Some of these.
+        /// Some of the running jobs.
         #[serde(skip)]
         holders: Vec<JobId>,
     },
@@ -116,7 +116,7 @@ pub enum Reason {
         concurrency: u32,
         /// How many run.
         running: u64,
-        /// Some of these.
+        /// Some of the running jobs.
         #[serde(skip)]
         holders: Vec<JobId>,
     },
@@ -130,7 +130,7 @@ pub enum Reason {
         key: String,
         /// The rate, if the limit has one.
         rate: Option<Rate>,
-        /// When the next job of this cost may start, if no other takes that start.
+        /// When the next job of this cost may start, unless another job starts first.
         #[serde(skip)]
         until: Option<SystemTime>,
     },
@@ -149,7 +149,7 @@ pub enum Reason {
     },
     /// The worker that ran it is dead or out of reach. The job is being reclaimed.
     Reclaiming {
-        /// When its lease ended; `None` if the broker does not know its lane.
+        /// When its lease expired; `None` if the broker does not know its lane.
         #[serde(serialize_with = "json::utc")]
         since: Option<SystemTime>,
     },
@@ -214,7 +214,7 @@ impl Reason {
         }
     }
 
-    /// In a few words, for a column: `not due`, `group acme 4/4`, `behind 12`.
+    /// The short form for a column: `not due`, `group acme 4/4`, `behind 12`.
     pub fn brief(&self) -> String {
         match self {
             Reason::GroupPaused { group, .. } => format!("group {group} paused"),
@@ -252,7 +252,8 @@ impl Reason {
         }
     }
 
-    /// The jobs that it waits for, at most [`HOLDERS_NAMED`](crate::broker::HOLDERS_NAMED) of them.
+    /// The jobs for which it waits, at most [`HOLDERS_NAMED`](crate::broker::HOLDERS_NAMED) of
+    /// them.
     pub fn holders(&self) -> &[JobId] {
         match self {
             Reason::KeyHeld { holder: Some(holder), .. } | Reason::OutOfOrder { holder, .. } => std::slice::from_ref(holder),

@@ -1,5 +1,4 @@
-//! A job as people read it: decoded, with times and durations. The broker's own form is
-//! [`StoredJob`].
+//! The decoded form of a job, with times and durations. The broker's own form is [`StoredJob`].
 
 use std::{
     collections::BTreeMap,
@@ -25,20 +24,19 @@ use crate::{
 /// Everything known about one job. From [`Inspector::show`](crate::inspect::Inspector::show),
 /// `list` and `walk`.
 ///
-/// When a job that does not run was last started is not stored, as it would cost every claim a
-/// write. What is known instead: while it runs [`running`](Self::running) says since when;
-/// [`errors`](Self::errors) say when its last attempts have failed; [`ended_at`](Self::ended_at)
-/// when it ended.
+/// The last start of a job that is not active is not stored, because this would cost every claim a
+/// write. [`running`](Self::running) has the start of an active job, [`errors`](Self::errors) have
+/// the times of its last failed attempts, and [`ended_at`](Self::ended_at) has the time of its end.
 ///
 /// All times are those of the broker's clock. A job whose stored form cannot be decoded has a
-/// record too: [`task`](Self::task) is then `None`, [`undecodable`](Self::undecodable) says why,
-/// and [`stored`](Self::stored) gives the bytes.
+/// record too: [`task`](Self::task) is then `None`, [`undecodable`](Self::undecodable) has the
+/// reason, and [`stored`](Self::stored) has the bytes.
 ///
 /// The record is [`Serialize`](serde::Serialize), and the command line prints this form with
 /// `--json`: the address as `job`, times as RFC 3339 in UTC, durations in milliseconds
 /// (`timeout_ms`, `retention_ms`), `payload` and `result` as JSON. If the result was dropped,
-/// `result` is null and `result_dropped` says why. If `payload` cannot be decoded, it is null,
-/// `undecodable` says why, and `bytes` has the stored form in hexadecimal.
+/// `result` is null and `result_dropped` has the reason. If `payload` cannot be decoded, it is
+/// null, `undecodable` has the reason, and `bytes` has the stored form in hexadecimal.
 ///
 /// ```
 /// use queue_core::prelude::*;
@@ -70,7 +68,7 @@ pub struct JobRecord {
     /// Its priority.
     pub priority: Priority,
     /// When it was enqueued, by the producer's estimate of the broker's time; `None` if the
-    /// producer did not say.
+    /// producer did not set it.
     #[serde(serialize_with = "json::utc")]
     pub enqueued_at: Option<SystemTime>,
     /// When it is due, if it is `scheduled` or waits in `retry`.
@@ -89,14 +87,14 @@ pub struct JobRecord {
     pub crashes: u32,
     /// How often it has snoozed.
     pub snoozes: u32,
-    /// How often a service that it calls has had enough:
+    /// How often a service that it calls has rate-limited it:
     /// [`Outcome::RateLimited`](crate::Outcome::RateLimited).
     pub rate_limited: u32,
     /// How often a run of it was stopped because its worker stopped. Such a run is not charged, and
     /// the job starts again from the beginning. A job that runs longer than the time between two
     /// deployments is returned repeatedly.
     pub returns: u32,
-    /// When it was last returned so.
+    /// When it was last returned for that reason.
     #[serde(serialize_with = "json::utc")]
     pub returned_at: Option<SystemTime>,
     /// The number of failures after which it becomes a dead letter, if the job has its own.
@@ -113,18 +111,18 @@ pub struct JobRecord {
     pub tags: BTreeMap<String, String>,
     /// The lane that holds it and the claim number, while it is `active`.
     pub receipt: Option<String>,
-    /// Who runs it and since when, while it is `active`.
+    /// The worker and the start of the run, while it is `active`.
     pub running: Option<Running>,
-    /// Why it is dead.
+    /// The reason why it is dead.
     pub reason: Option<BuryReason>,
     /// Why it was cancelled.
     pub note: Option<String>,
-    /// Its unique key, if it has one, whether it holds it or not: the text, at most 256 bytes, that
-    /// was given or was made of its parameters.
+    /// Its unique key, if it has one, even if it does not hold the key: the text, at most 256
+    /// bytes, that was set or derived from its parameters.
     pub unique_key: Option<String>,
-    /// The same as the broker has it.
+    /// The same in the broker's form.
     pub unique: Option<UniqueKey>,
-    /// When it rises by one priority, while it is ready in a queue with aging.
+    /// When it gains a priority, while it is ready in a queue with aging.
     #[serde(serialize_with = "json::utc")]
     pub rises_at: Option<SystemTime>,
     /// Its group, if it has one.
@@ -132,21 +130,21 @@ pub struct JobRecord {
     /// The limits that it is subject to, by name, and by which key; that of the whole queue is
     /// empty.
     pub limits: BTreeMap<String, String>,
-    /// The keys of these as the broker has them, for
+    /// The keys of these limits in the broker's form, for
     /// [`Inspector::limits_of`](crate::inspect::Inspector::limits_of).
     #[serde(skip)]
     pub limit_keys: Vec<LimitKey>,
     /// How many starts it counts for, where a limit has a rate.
     pub cost: u32,
-    /// The errors of its last failed attempts, oldest first, at most 10. A list has the last one
-    /// alone, and the first 512 bytes of it.
+    /// The errors of its last failed attempts, oldest first, at most 10. A list has only the last
+    /// one, and the first 512 bytes of it.
     #[serde(flatten, serialize_with = "errors")]
     pub errors: Vec<AttemptError>,
     /// Which releases could not read its parameters, if it is parked for that.
     pub unreadable: Option<UnreadableBy>,
-    /// Why it does not run, where that was asked for: by
-    /// [`Inspector::why`](crate::inspect::Inspector::why), and by a [`Walk`](crate::inspect::Walk)
-    /// that [says why](crate::inspect::Walk::with_reasons). The first reason is the one that has to
+    /// Why it does not run, if this was requested: by
+    /// [`Inspector::why`](crate::inspect::Inspector::why), or by a [`Walk`](crate::inspect::Walk)
+    /// [with reasons](crate::inspect::Walk::with_reasons). The first reason is the one that has to
     /// end first.
     pub waiting: Vec<Reason>,
     /// Its progress, if its handler has [reported](crate::JobContext::progress) any. A list does
@@ -213,7 +211,7 @@ fn result<S: Serializer>(stored: &Option<Vec<u8>>, serializer: S) -> std::result
 }
 
 impl JobRecord {
-    /// Decodes what a broker has stored.
+    /// Decodes the stored form of a broker.
     pub(super) fn new(queue: &str, job: StoredJob) -> Self {
         let at = job.at_ms.and_then(time);
         let due = matches!(job.state, JobState::Scheduled | JobState::Retry | JobState::Held);
@@ -291,8 +289,8 @@ impl JobRecord {
         self.with_payload(|bytes| codec::decode(bytes))
     }
 
-    /// The result as JSON, if the job is done and its result is kept. `None` also stands for a
-    /// handler that returns `()`.
+    /// The result as JSON, if the job is done and its result is kept. `None` also for a handler
+    /// that returns `()`.
     ///
     /// # Errors
     /// [`Error::ResultDropped`] if the result was over 64 KiB or could not be encoded;
@@ -301,8 +299,8 @@ impl JobRecord {
         self.with_result(payload::to_json)
     }
 
-    /// The result as an `R`, if the job is done and its result is kept. `None` also stands for a
-    /// handler that returns `()`.
+    /// The result as an `R`, if the job is done and its result is kept. `None` also for a handler
+    /// that returns `()`.
     ///
     /// # Errors
     /// [`Error::ResultDropped`] if the result was over 64 KiB or could not be encoded;
@@ -351,7 +349,7 @@ impl JobRecord {
 
 impl AttemptError {
     fn new(failure: Failure) -> Self {
-        // A history that cannot be read has one entry without a time, which says so.
+        // An unreadable history has one entry without a time, which states the problem.
         AttemptError { at: (failure.at_ms > 0).then(|| time(failure.at_ms)).flatten(), message: failure.message }
     }
 }
@@ -363,7 +361,7 @@ impl AttemptError {
 pub struct UnreadableBy {
     /// The releases, sorted.
     pub releases: Vec<String>,
-    /// Why the last of them could not.
+    /// The problem of the last of them.
     pub problem: String,
     /// When the job becomes a dead letter, unless a release has read it by then.
     #[serde(serialize_with = "json::utc")]
@@ -373,13 +371,13 @@ pub struct UnreadableBy {
 impl UnreadableBy {
     fn new(unreadable: Unreadable, failures: &[Failure]) -> Self {
         let last = failures.last().map_or("", |failure| failure.message.as_str());
-        // `release v42 cannot read it: parameter ...`, as workers say it.
+        // `release v42 cannot read it: parameter ...`, the form that workers use.
         let problem = last.split_once(": ").filter(|(who, _)| who.starts_with("release ")).map_or(last, |(_, problem)| problem).to_owned();
         UnreadableBy { releases: unreadable.releases, problem, dead_at: Some(unreadable.until_ms).filter(|at| *at > 0).and_then(time) }
     }
 }
 
-/// Who runs a job, and since when.
+/// The worker that runs a job, and the start of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Running {
@@ -418,9 +416,9 @@ impl Running {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Page {
-    /// The jobs, in the order in which they will start or have ended, without results, and with
-    /// their last errors alone. There may be fewer jobs than asked for, or none, although the
-    /// listing continues: some listings have gaps where jobs were removed.
+    /// The jobs, in the order in which they will start or have ended, without results, and only
+    /// with their last errors. There may be fewer jobs than requested, or none, although the list
+    /// continues: some lists have gaps where jobs were removed.
     pub jobs: Vec<JobRecord>,
     /// The offset of the next page, which is larger than that of this one. Only `None` marks the
     /// last page. It need not be a number of jobs.

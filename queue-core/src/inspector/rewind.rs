@@ -12,10 +12,10 @@ use crate::{
 /// States of jobs that wait.
 const WAITING: [JobState; 5] = [JobState::Ready, JobState::Scheduled, JobState::Retry, JobState::Parked, JobState::Held];
 
-/// So many times, at most, it looks for jobs that wait.
+/// The most passes over the waiting jobs.
 const PASSES: u32 = 5;
 
-/// What a rewind would do. From [`Inspector::preview_rewind`].
+/// The preview of a rewind. From [`Inspector::preview_rewind`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RewindPreview {
@@ -41,10 +41,10 @@ pub struct Rewinding {
     subscription: String,
     target: RewindTarget,
     token: String,
-    /// The token of the rewind before it, once that is known.
+    /// The token of the previous rewind, once it is known.
     after: Option<String>,
     begun: Option<(String, bool)>,
-    /// How many passes over the jobs that wait there may be yet, and what is left of this one.
+    /// The number of further passes over the waiting jobs, and the rest of this one.
     passes: u32,
     waiting: VecDeque<Waiting>,
     cancelled: u64,
@@ -123,14 +123,14 @@ impl Rewinding {
             }
         }
         let end = RewindStep::End(self.token.clone(), self.forgotten);
-        // What was sent again, because its answer was lost, has ended it before.
+        // A request without an answer that is sent again may have ended the rewind before.
         self.inspector.rewind_step(&self.topic, &self.subscription, end).await?;
         self.ended = true;
         Ok(false)
     }
 
-    /// One page of a state. A cancelled job leaves a gap in some listings, and in others those
-    /// behind it move up: so a page is read again until nothing in it changes.
+    /// One page of a state. A cancelled job leaves a gap in some lists, and in others the later
+    /// jobs move up: so a page is read again until nothing in it changes.
     async fn cancel(&mut self, of: Waiting) -> Result<()> {
         let queue = subscription_address(&self.subscription, &self.topic);
         let most = usize::try_from(of.left).map_or(MAX_ITEMS, |left| left.min(MAX_ITEMS));
@@ -154,7 +154,7 @@ impl Rewinding {
         Ok(())
     }
 
-    /// Begins another pass, or none if nothing waits. A pass cancels at most as many as there were
+    /// Begins another pass, or none if no job waits. A pass cancels at most as many jobs as waited
     /// when it began: jobs of events that are handled meanwhile may fail, and wait again.
     async fn pass(&mut self) -> Result<()> {
         let stats = self.inspector.stats_of(&subscription_address(&self.subscription, &self.topic)).await?;
@@ -169,7 +169,7 @@ impl Inspector {
     /// Lets a subscription begin again at a target: the oldest event, the next one, a time, or the
     /// position of an event. It then reads each event from the target on, including handled events.
     /// Its waiting jobs are cancelled, and its running jobs continue. A rewind to the oldest event
-    /// cancels none: those of events that have left the log still wait, and the others are
+    /// cancels no jobs: jobs of events that have left the log still wait, and the others are
     /// replaced.
     ///
     /// ```
@@ -202,7 +202,7 @@ impl Inspector {
         }
     }
 
-    /// What a rewind would do; nothing is changed.
+    /// The preview of a rewind; nothing is changed.
     ///
     /// # Errors
     /// Those of [`Rewinding::step`].

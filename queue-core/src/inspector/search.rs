@@ -19,7 +19,7 @@ use crate::{
 
 mod cursor;
 
-/// How many jobs one page looks at, if nothing else is asked for.
+/// The default number of jobs that one page examines.
 const LOOKS: u64 = 5_000;
 
 /// Most steps of one page.
@@ -28,19 +28,19 @@ const STEPS: usize = 100;
 /// How many queues are asked at the same time how many jobs they have.
 const ASKED_AT_ONCE: usize = 16;
 
-/// A queue that has not answered within this part of the time is waited for beside these.
+/// A queue that has not answered within this part of the time is read in parallel to the next ones.
 const PATIENCE: u32 = 64;
 
-/// What a step has found: the jobs that match, how many were examined, and where the next step
+/// The result of a step: the matching jobs, the number of examined jobs, and where the next step
 /// begins.
 type Step = (Vec<JobRecord>, u64, Option<Vec<u8>>);
 
 /// A search for jobs, page by page. From [`Inspector::search`].
 ///
 /// A page examines a bounded number of jobs, and reports the progress of the search. The position
-/// is a [cursor](Found::cursor), a string with which another process can continue. A job that
-/// matches and stays where it is is found once, however many jobs come and go between two pages. A
-/// job that goes from one state to another meanwhile may be found twice, or not at all.
+/// is a [cursor](Found::cursor), a string with which another process can continue. A matching job
+/// that does not move is found once, even if many jobs come and go between two pages. A job that
+/// changes its state meanwhile may be found twice, or not at all.
 ///
 /// ```no_run
 /// # use queue_core::Client;
@@ -85,14 +85,14 @@ pub struct Found {
     /// The position to continue from, for [`Search::from`]. `None` if all jobs were examined,
     /// except those of `unreadable` queues.
     pub cursor: Option<String>,
-    /// The queues that were left out, as their server is out of reach, or another program has
-    /// replaced one of their keys. Each is named once.
+    /// The queues that were left out, because their server is unreachable, or another program has
+    /// replaced one of their keys. Each is listed once.
     pub unreadable: Vec<(String, Error)>,
 }
 
 impl Search {
-    /// Searches this queue alone, or these, where it is called several times. Without it, all
-    /// queues are searched.
+    /// Searches only this queue, or several if it is called repeatedly. Without it, all queues are
+    /// searched.
     #[must_use]
     pub fn queue(mut self, queue: impl Into<String>) -> Self {
         self.queues.push(queue.into());
@@ -151,8 +151,8 @@ impl Search {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a queue's name outside the grammar, and for a cursor of other queues;
-    /// those of the broker, but for those that concern one queue, which are in
-    /// [`Found::unreadable`]. After an error the same page can be asked for again.
+    /// those of the broker, except for those that concern one queue, which are in
+    /// [`Found::unreadable`]. After an error the same page can be requested again.
     pub async fn next(&mut self) -> Result<Option<Found>> {
         let Some(mut at) = self.at.clone() else { return Ok(None) };
         let (states, mut found) = (self.filter.states(), Found::default());
@@ -255,7 +255,7 @@ impl Search {
         Ok(open)
     }
 
-    /// How many jobs of a queue there are to be looked at.
+    /// The number of jobs of a queue that have to be examined.
     async fn count(&self, until: Instant, queue: &str, states: &[JobState]) -> Result<u64> {
         if self.filter.tag().is_some() {
             let request = Scan::new(queue, states, 1).matching(&self.filter);
@@ -284,21 +284,20 @@ impl Search {
         let most = most.min(usize::try_from(looks).unwrap_or(most)).max(1);
         let mut request = Scan::new(queue, states, most).after(place).matching(&self.filter).uncounted();
         if request.tag.is_some() {
-            // All that have the tag count as looked at.
+            // All jobs with the tag count as examined.
             request.states = JobState::ALL.to_vec();
         }
         let mut step = self.inspector.scanned(until, &request).await?;
         let (jobs, last) = self.matching(queue, step.jobs, room).await?;
-        // Where more match than there is room for, what is looked at ends with the last that has a
-        // place.
+        // If more jobs match than fit, the page ends with the last one that has a position.
         match last.and_then(|last| Some((last, step.places.get_mut(last)?))) {
             Some((last, place)) => Ok((jobs, last as u64 + 1, Some(std::mem::take(place)))),
             None => Ok((jobs, step.examined, step.next)),
         }
     }
 
-    /// The jobs that match, as many as there is room for, and which of those that were examined
-    /// was the last of them if more match.
+    /// The matching jobs, as many as fit, and the index of the last of them among the examined jobs
+    /// if more match.
     async fn matching(&self, queue: &str, jobs: Vec<StoredJob>, room: usize) -> Result<(Vec<JobRecord>, Option<usize>)> {
         let now = self.inspector.broker.clock().now();
         let jobs = self.inspector.records(queue, jobs).await?;
@@ -329,7 +328,7 @@ impl Search {
     }
 }
 
-/// Bytes as people carry them: hexadecimal digits.
+/// Bytes as hexadecimal digits.
 pub(super) fn text_of(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -362,9 +361,9 @@ impl Inspector {
 
     /// A search for the jobs that match, in all queues or in [some](Search::queue).
     ///
-    /// A filter with `id=` looks at the job of this id in each queue, and at no other. One with
-    /// `tag.NAME=VALUE` looks at the jobs that have this tag, in the order of their ids. All others
-    /// look at every job in the [states](Filter::states) of the filter.
+    /// A filter with `id=` examines only the job with this id in each queue. A filter with
+    /// `tag.NAME=VALUE` examines the jobs that have this tag, in the order of their ids. All others
+    /// examine every job in the [states](Filter::states) of the filter.
     pub fn search(&self, filter: Filter) -> Search {
         let at = At { filter: check(&filter), ..At::default() };
         let inspector = self.clone();

@@ -12,8 +12,8 @@ use crate::{
     text::nearest,
 };
 
-/// The queues that a client has seen on the list of all queues. One that an operator has removed
-/// since then looks empty to this client.
+/// The queues that a client has seen on the list of all queues. A queue that an operator has
+/// removed since then looks empty to this client.
 #[derive(Debug, Default)]
 pub(crate) struct SeenQueues(Mutex<HashSet<String>>);
 
@@ -28,12 +28,12 @@ impl SeenQueues {
 }
 
 impl Inspector {
-    /// What was found of a queue. If that is nothing, there may be no such queue.
+    /// The data that was found for a queue. If it is empty, the queue may not exist.
     pub(super) async fn found_of<T>(&self, queue: &str, found: T, is_nothing: bool) -> Result<T> {
         if !is_nothing || self.seen.has(queue) {
             return Ok(found);
         }
-        // Who cannot read the list has to believe the name.
+        // A user who cannot read the list cannot check the name.
         let Ok(queues) = self.queues().await else { return Ok(found) };
         if queues.iter().any(|known| known == queue) {
             self.seen.add(queues);

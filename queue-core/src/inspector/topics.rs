@@ -19,7 +19,7 @@ use crate::{
     json, payload,
 };
 
-/// A topic, as people read it. From [`Inspector::topic`].
+/// A topic in decoded form. From [`Inspector::topic`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TopicInfo {
@@ -38,13 +38,13 @@ pub struct TopicInfo {
     /// When the oldest event of the log was added.
     #[serde(serialize_with = "json::utc")]
     pub first: Option<SystemTime>,
-    /// What it keeps.
+    /// Its retention.
     pub retention: Retention,
     /// Its subscriptions, by name.
     pub subscriptions: Vec<SubscriptionInfo>,
 }
 
-/// A subscription, as people read it.
+/// A subscription in decoded form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SubscriptionInfo {
@@ -63,35 +63,35 @@ pub struct SubscriptionInfo {
     pub types: Vec<String>,
     /// The handling of events of other types.
     pub unknown: Unknown,
-    /// How many events it has passed over, because none of its workers knew their type.
+    /// The number of events that it has skipped, because none of its workers knew their type.
     pub skipped: u64,
-    /// How many events it has not read. `None`: that is not known before it has come to the end of
-    /// the log for the first time.
+    /// The number of unread events. `None`: unknown until it has reached the end of the log for the
+    /// first time.
     pub behind: Option<u64>,
-    /// How old the oldest event is that it has not read.
+    /// The age of the oldest unread event.
     #[serde(rename = "lag_ms", serialize_with = "json::ms")]
     pub lag: Duration,
     /// How many events were gone before it read them, or had a damaged id.
     pub lost: u64,
-    /// How many of those that it has read have not ended: `waiting`, `active`, `retry` and
-    /// `parked`.
+    /// The number of its jobs that have not ended: `waiting`, `active`, `retry` and `parked`.
     pub open: u64,
-    /// How many of them wait for a worker: they are ready, scheduled, or held by a unique key.
+    /// The number of its jobs that wait for a worker: they are ready, scheduled, or held by a
+    /// unique key.
     pub waiting: u64,
-    /// How many of them run.
+    /// The number of its running jobs.
     pub active: u64,
-    /// How many of them have failed and wait for their next attempt.
+    /// The number of its jobs that have failed and wait for their next attempt.
     pub retry: u64,
-    /// How many of them are parked: no worker of it knows their type.
+    /// The number of its parked jobs: none of its workers knows their type.
     pub parked: u64,
-    /// How many of them are dead.
+    /// The number of its dead jobs.
     pub dead: u64,
     /// Whether it is paused.
     pub paused: bool,
-    /// Whether a [rewind](Inspector::rewind) of it is under way: it reads nothing until that has
-    /// ended.
+    /// Whether a [rewind](Inspector::rewind) of it is running: it reads nothing until the rewind
+    /// has ended.
     pub rewinding: bool,
-    /// How many workers serve it.
+    /// The number of its workers.
     pub workers: u64,
     /// Why it reads no further although there are events, if there is a reason.
     pub stop_reason: Option<String>,
@@ -147,7 +147,7 @@ impl SubscriptionInfo {
     }
 }
 
-/// An event of a log, as people read it. From [`Inspector::events`].
+/// An event of a log in decoded form. From [`Inspector::events`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct EventInfo {
@@ -241,7 +241,7 @@ impl Inspector {
         Ok(Some(TopicInfo { name: stored.name, events, added, bytes, is_closed, first, retention: stored.retention, subscriptions }))
     }
 
-    /// Events of the log of a topic behind this position, or from the oldest on, at most `limit` (1
+    /// Events of the log of a topic after this position, or from the oldest on, at most `limit` (1
     /// to 100).
     ///
     /// # Errors
@@ -281,8 +281,8 @@ impl Inspector {
         self.run(move |broker| async move { broker.subscribe(&request).await }).await
     }
 
-    /// Removes a subscription: nothing waits for it any more. Events that it has read stay in its
-    /// queue. False: there is none.
+    /// Removes a subscription, which then reads no further events. Its jobs stay in its queue.
+    /// False: the subscription does not exist.
     ///
     /// # Errors
     /// [`Error::Config`] while a worker serves it, which would make it again.
@@ -301,10 +301,10 @@ impl Inspector {
         self.run(move |broker| async move { broker.unsubscribe(&topic, &subscription).await }).await
     }
 
-    /// Sets what a topic keeps. What is `None` stays as it is.
+    /// Sets the retention of a topic. A field of `None` is not changed.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what would keep nothing.
+    /// [`Error::Invalid`] for a retention that would keep nothing.
     pub async fn set_retention(&self, topic: &str, retention: Retention) -> Result<()> {
         check_name("topic", topic)?;
         retention.check()?;
@@ -312,8 +312,8 @@ impl Inspector {
         self.run(move |broker| async move { broker.set_retention(&topic, retention).await }).await
     }
 
-    /// Removes what a topic does not keep, now, in bounded steps. Workers of its subscriptions do
-    /// so by themselves.
+    /// Applies the retention of a topic now, in bounded steps. Workers of its subscriptions do so
+    /// regularly.
     ///
     /// # Errors
     /// Those of the broker.

@@ -1,4 +1,4 @@
-//! Waiting for the end of a job: woken by the broker, and looking by itself now and then.
+//! Waits for the end of a job: notified by the broker, and by polls at intervals.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ const FIRST_NET: Duration = Duration::from_millis(20);
 const LAST_NET: Duration = Duration::from_secs(5);
 const _: () = assert!(LAST_NET.as_millis() * 2 < WATCHED.as_millis());
 
-/// Waits until a job has ended, at most for `timeout`, and says what it was when it was last looked
-/// at; `None` if the broker does not have it. A look takes at most as long as `deadline`.
+/// Waits until a job has ended, at most for `timeout`, and returns its state at the last poll;
+/// `None` if the broker does not have it. A poll takes at most as long as `deadline`.
 ///
 /// # Errors
 /// Those of the broker. A transient error is returned only if no poll was answered before the
@@ -36,9 +36,9 @@ pub(crate) async fn until_ended(broker: &DynBroker, job: &JobAddress, deadline: 
         match (read_job(broker, job, last_read.min(after(deadline))).await, Instant::now() < end) {
             (Ok(Some(record)), _) if !record.state.is_final() => seen = Some(record),
             (Ok(record), _) => return Ok(record),
-            // A server that fails over, or an answer that was lost: a look may be asked again.
+            // During a failover, or after a lost answer, a poll may be repeated.
             (Err(error), true) if error.is_transient() => {}
-            // It had not ended when it was looked at before.
+            // It had not ended at the previous poll.
             (Err(error), false) if error.is_transient() && seen.is_some() => {}
             (Err(error), _) => return Err(error),
         }

@@ -30,8 +30,8 @@ pub struct Walk {
     from: Option<u64>,
     left: u64,
     why: bool,
-    /// For a filter that names a tag: where the scan of the jobs with this tag continues, and how
-    /// many of them are before that.
+    /// For a filter with a tag: where the scan of the jobs with this tag continues, and the number
+    /// of jobs before that.
     place: Option<Vec<u8>>,
     passed: u64,
     examined: u64,
@@ -45,9 +45,9 @@ impl Walk {
         self
     }
 
-    /// Leaves out the jobs that do not match. `at_most` counts those that do. With a term
-    /// `tag.NAME=VALUE` it looks at the jobs that have this tag, and at no other: the listing then
-    /// has those alone, in the order of their ids.
+    /// Leaves out the jobs that do not match. `at_most` counts the matching ones. With a term
+    /// `tag.NAME=VALUE` it examines only the jobs that have this tag: the list then has only these,
+    /// in the order of their ids.
     #[must_use]
     pub fn matching(mut self, filter: Filter) -> Self {
         self.filter = filter;
@@ -69,7 +69,7 @@ impl Walk {
         self
     }
 
-    /// The next jobs of the listing, 1 to [`MAX_ITEMS`]. `None`: there are no more.
+    /// The next jobs of the list, 1 to [`MAX_ITEMS`]. `None`: there are no more.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a queue's name outside the grammar, and those
@@ -83,9 +83,9 @@ impl Walk {
         }
     }
 
-    /// The matching jobs among the next 500 at most: the list may be empty although the listing has
-    /// not ended. Between two steps a caller can report `examined`, or stop. `None`:
-    /// there are no more.
+    /// The matching jobs among the next 500 at most: the list may be empty although the walk has
+    /// not ended. Between two steps a caller can report `examined`, or stop. `None`: there are no
+    /// more.
     ///
     /// # Errors
     /// As for [`next`](Self::next).
@@ -107,8 +107,8 @@ impl Walk {
 
     async fn step_tagged(&mut self) -> Result<Option<Vec<JobRecord>>> {
         check_queue(&self.queue)?;
-        // The jobs that have the tag would be gone through for nothing: those who list all states
-        // do so for each.
+        // A scan of the jobs with the tag would find none in this state. Callers that list all
+        // states start a walk for each.
         if self.place.is_none() && self.from.is_some() && self.inspector.stats(&self.queue).await?.count(self.state) == 0 {
             self.from = None;
         }
@@ -121,7 +121,7 @@ impl Walk {
         jobs.drain(..skipped);
         let offsets: Vec<_> = jobs.iter().map(|job| job.address.id.clone()).collect();
         let mut jobs = self.those_that_match(jobs).await?;
-        // All of it together: after an error the next call takes the same step again.
+        // All of these are set together: after an error the next call repeats the same step.
         self.from = step.next.is_some().then(|| begins.max(passed));
         (self.examined, self.passed, self.place) = (self.examined + (passed - self.passed), passed, step.next);
         let most = usize::try_from(self.left).unwrap_or(usize::MAX);
@@ -148,7 +148,7 @@ impl Walk {
         self.examined
     }
 
-    /// The offset behind the jobs that were returned; `None` if the listing has ended.
+    /// The offset after the jobs that were returned; `None` if the list has ended.
     pub fn next_offset(&self) -> Option<u64> {
         self.from
     }

@@ -12,15 +12,15 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Groups of a queue that are looked at to count what its jobs wait for, and where that is asked
-/// again and again.
+/// The most groups of a queue that are examined to count the reasons of its jobs, once, and for
+/// repeated counts.
 const GROUPS_COUNTED: usize = 10_000;
 const GROUPS_WATCHED: usize = 2_000;
 
 impl Inspector {
     /// Why a job does not run: its record, whose [`waiting`](JobRecord::waiting) has every reason
-    /// that holds at the moment of asking, at least one. Data about workers may be one lease old,
-    /// and numbers of jobs are upper bounds.
+    /// that applies now, at least one. Data about workers may be one lease old, and numbers of jobs
+    /// are upper bounds.
     ///
     /// ```
     /// use queue_core::{inspect::Reason, prelude::*};
@@ -48,8 +48,8 @@ impl Inspector {
         found.ok_or_else(|| Error::NoSuchJob(job.to_string()))
     }
 
-    /// The same of many jobs of a queue, at most 500: one answer per id, in order; `None` if the
-    /// broker does not have the job. Three calls of the broker, however many there are.
+    /// The same for many jobs of a queue, at most 500: one answer per id, in order; `None` if the
+    /// broker does not have the job. It always takes three calls of the broker.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar, and for too many ids; those of the
@@ -70,8 +70,8 @@ impl Inspector {
 }
 
 impl Inspector {
-    /// Says of these jobs of one queue why each waits that has not ended: [`JobRecord::waiting`].
-    /// Three calls of the broker for each 500.
+    /// Sets for these jobs of one queue why each waits that has not ended: [`JobRecord::waiting`].
+    /// Three calls of the broker for each 500 jobs.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a name outside the grammar; those of the broker.
@@ -98,9 +98,9 @@ impl Inspector {
     /// The counts examine the first 10,000 groups of a queue. Jobs of further groups are not
     /// counted, so the sum may be lower than the number of ready jobs.
     ///
-    /// No job counts twice. Of jobs that wait for a limit it is not known which of them are in a
-    /// paused or full group: as many as are counted for groups are taken to be, and are left out.
-    /// So the counts of limits may be too small where there are such groups, and `behind` is an
+    /// No job counts twice. Jobs that wait for a limit may also be in a paused or full group, but
+    /// it is unknown which. The number of jobs that wait for groups is subtracted from the counts
+    /// of limits. So these counts may be too small where there are such groups, and `behind` is an
     /// upper bound.
     ///
     /// # Errors
@@ -134,7 +134,7 @@ impl Inspector {
         Ok(counts)
     }
 
-    /// What the parked jobs of a queue wait for.
+    /// The reasons of the parked jobs of a queue.
     async fn waiting_parked(&self, queue: &str, parked: u64) -> Result<Vec<(&'static str, u64)>> {
         let paused = self.pauses(queue).await?.iter().map(|stored| stored.parked).sum::<u64>().min(parked);
         let mut jobs = self.list(queue, JobState::Parked, 0, MAX_ITEMS).await?.jobs;
@@ -149,7 +149,7 @@ impl Inspector {
         Ok(counts)
     }
 
-    /// Splits the count of ready jobs that have a worker by what they wait for.
+    /// Splits the count of ready jobs that have a worker by their reasons.
     async fn waiting_behind(&self, queue: &str, groups: usize, counts: &mut BTreeMap<&'static str, u64>) -> Result<()> {
         if let Some(mut behind) = counts.remove("behind") {
             if quiet(&self.workers_of(queue).await?).is_some() {
@@ -163,7 +163,7 @@ impl Inspector {
                 behind -= jobs;
                 *counts.entry(reason).or_default() += jobs;
             }
-            // Any of them may wait for a limit, too, and none counts twice.
+            // Any of them may wait for a limit, too, but no job counts twice.
             let mut counted = ready - behind;
             for limit in self.limits(queue).await? {
                 for (reason, jobs) in [("limit_full", limit.full), ("rate_limited", limit.rated)] {
@@ -179,8 +179,8 @@ impl Inspector {
         Ok(())
     }
 
-    /// How many of `ready` jobs wait for what their groups allow, by group; and how many jobs are
-    /// in groups that were not examined: at most `groups` are.
+    /// The number of `ready` jobs that wait for their groups, by group; and the number of jobs in
+    /// groups that were not examined: at most `groups` are.
     async fn waiting_for_groups(&self, queue: &str, ready: u64, groups: usize) -> Result<(Vec<(&'static str, u64)>, u64)> {
         let (mut waiting, mut looked, mut after) = (Vec::new(), 0, None);
         for _ in 0..groups / MAX_ITEMS {
@@ -212,7 +212,7 @@ impl Inspector {
             }
         }
         if !holders.is_empty() {
-            // Who holds a line and is ready is the one that may start.
+            // A ready job that blocks the line is the one that may start.
             let of = queue.to_owned();
             let ask = move |broker: DynBroker| {
                 let (of, holders) = (of.clone(), holders.clone());
@@ -246,7 +246,7 @@ pub fn waiting_in(stats: &QueueStats) -> BTreeMap<&'static str, u64> {
     states.into_iter().map(|(reason, state)| (reason, stats.count(state))).filter(|(_, jobs)| *jobs > 0).collect()
 }
 
-/// Distributes jobs over reasons in the proportion of those that were examined.
+/// Distributes jobs over reasons in the proportion of the examined ones.
 fn shared_out(jobs: u64, examined: BTreeMap<&'static str, u64>) -> Vec<(&'static str, u64)> {
     let all: u64 = examined.values().sum();
     let Some(most) = examined.iter().max_by_key(|(_, jobs)| **jobs).map(|(reason, _)| *reason) else {
@@ -314,7 +314,7 @@ fn parked(job: &JobRecord, workers: &[WorkerRecord]) -> Reason {
     if let Some(unreadable) = &job.unreadable {
         return Reason::Unreadable { releases: unreadable.releases.clone(), until: unreadable.dead_at };
     }
-    // A worker that has the task takes its parked jobs before others.
+    // A worker that has the task claims its parked jobs before others.
     let takes = |worker: &WorkerRecord| {
         is_up(worker) && worker.mode() == WorkerMode::Works && job.task.as_ref().is_some_and(|task| worker.tasks.contains(task))
     };
@@ -324,7 +324,7 @@ fn parked(job: &JobRecord, workers: &[WorkerRecord]) -> Reason {
     }
 }
 
-/// What is missing for a job that is ready: any worker, or one that knows its task.
+/// The missing worker of a ready job: any worker, or one that knows its task.
 fn without_worker(job: &JobRecord, workers: &[WorkerRecord]) -> Option<Reason> {
     // A worker whose list of tasks was cut, or that has no record, may know the task.
     let knows = |worker: &WorkerRecord| {
@@ -342,7 +342,7 @@ fn without_worker(job: &JobRecord, workers: &[WorkerRecord]) -> Option<Reason> {
     (!up.any(knows)).then(|| no_worker_for_task(job, workers))
 }
 
-/// How many workers are up, if none of them claims.
+/// The number of live workers, if none of them claims.
 fn quiet(workers: &[WorkerRecord]) -> Option<u64> {
     let up = || workers.iter().filter(|worker| is_up(worker));
     (up().count() > 0 && up().all(|worker| worker.mode() != WorkerMode::Works)).then(|| up().count() as u64)
@@ -364,7 +364,7 @@ fn active(job: &JobRecord, lease_left_ms: Option<i64>, now_ms: i64) -> Reason {
     }
 }
 
-/// What keeps a ready job from being served, beside its queue and the workers.
+/// The reasons in the line of a ready job, apart from its queue and the workers.
 fn in_line(job: &JobRecord, line: Line, now_ms: i64, reasons: &mut Vec<Reason>) {
     if let Some(group) = line.group {
         let is_full = group.is_full();
@@ -390,10 +390,10 @@ fn in_line(job: &JobRecord, line: Line, now_ms: i64, reasons: &mut Vec<Reason>) 
 fn limited(job: &JobRecord, stored: StoredLimitKey) -> Vec<Reason> {
     let StoredLimitKey { key: of, rule, held: running, holders, until_ms, .. } = stored;
     let known = job.limits.iter().find(|(name, _)| of.is_of(name));
-    // A job that cannot be decoded does not say what its limits are called.
+    // The names of the limits of a job that cannot be decoded are unknown.
     let (limit, key) = known.map_or_else(|| (of.to_string(), String::new()), |(name, key)| (name.clone(), key.clone()));
     let full = rule.concurrency.filter(|concurrency| running >= u64::from(*concurrency)).map(|concurrency| {
-        // The end of those that run opens no limit that is closed.
+        // A limit with a concurrency of 0 opens no slot when running jobs end.
         let holders = if concurrency > 0 { holders } else { Vec::new() };
         Reason::LimitFull { limit: limit.clone(), key: key.clone(), concurrency, running, holders }
     });

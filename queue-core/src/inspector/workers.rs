@@ -27,7 +27,7 @@ impl Inspector {
         Ok(WorkerRecord::merged(records))
     }
 
-    /// The workers that are registered with one queue. Their records name this queue alone.
+    /// The workers that are registered with one queue. Their records name only this queue.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a name outside the grammar.
@@ -50,8 +50,8 @@ impl Inspector {
     /// each hour of the last two weeks ([`HistorySpan::hours`], [`DAY`](HistorySpan::DAY),
     /// [`TWO_WEEKS`](HistorySpan::TWO_WEEKS)), of all tasks together and of each.
     ///
-    /// Workers report about every ten seconds, so that what happened since is missing, and the last
-    /// interval of a worker that was killed stays missing.
+    /// Workers report about every ten seconds, so the most recent events are missing. The last
+    /// interval of a worker that was killed is never reported.
     ///
     /// ```no_run
     /// # use queue_core::{Client, inspect::HistorySpan};
@@ -81,10 +81,10 @@ impl Inspector {
         let is_nothing = history.tasks.is_empty() && history.releases.is_empty() && history.rows.iter().all(|row| row.ready.is_none());
         self.found_of(queue, history, is_nothing).await
     }
-    /// How runs of a queue have failed: failures whose texts differ in numbers, ids and quoted
-    /// values alone are one [pattern](FailurePattern), with a
-    /// [`Fingerprint`](crate::inspect::Fingerprint). What was seen last comes first. A queue keeps
-    /// 200 patterns; patterns that were not seen for two weeks are not returned.
+    /// The failures of a queue: failures whose texts differ only in numbers, ids and quoted values
+    /// are one [pattern](FailurePattern), with a [`Fingerprint`](crate::inspect::Fingerprint). The
+    /// latest pattern comes first. A queue keeps 200 patterns; patterns that were not seen for two
+    /// weeks are not returned.
     ///
     /// Workers report about every ten seconds, and when they stop.
     ///

@@ -36,8 +36,8 @@ pub(crate) fn tag_of_payload(task: &str, parameter: &str, payload: &[u8]) -> Res
     Ok(text_of(parameter, payload, "which cannot be the value of a tag").map_err(refused)?.filter(|text| !text.is_empty()))
 }
 
-/// The text of a parameter whose value is a text, a whole number or a bool; `None` where it is
-/// `None`. `no`: what others cannot do.
+/// The text of a parameter whose value is a text, an integer or a bool; `None` if it is `None`.
+/// `no`: the error for other values.
 fn text_of(parameter: &str, payload: &[u8], no: &str) -> Result<Option<String>, String> {
     let Some(value) = find(payload, parameter)? else { return Ok(None) };
     Ok(Some(match value.first() {

@@ -1,6 +1,6 @@
 //! Generic cell rate algorithm (ITU-T I.371, the virtual scheduling algorithm), in whole
-//! microseconds. What a broker keeps of a key is by how much its *theoretical arrival time* is
-//! ahead of now.
+//! microseconds. For each key, a broker stores how far its *theoretical arrival time* is ahead of
+//! now.
 
 use super::LimitRule;
 
@@ -21,16 +21,14 @@ fn allowance(rule: &LimitRule) -> i64 {
     charge(rule, rule.burst())
 }
 
-/// By how much the arrival time is ahead, at most: what is more was stored by a clock that was
-/// wrong.
+/// How far the arrival time may be ahead. A wrong clock has stored a larger value.
 pub fn most(rule: &LimitRule) -> i64 {
     let period = rule.rate.map_or(0, |rate| i64::try_from(rate.period_us()).unwrap_or(i64::MAX));
     allowance(rule).saturating_add(DEBT_PERIODS.saturating_mul(period).max(LONGEST_DEBT_US))
 }
 
-/// By how much the arrival time is ahead after a run that was charged `declared` starts and has
-/// really used `actual`: it pays for all of them, also for those above the burst, and what it did
-/// not use is given back.
+/// How far the arrival time is ahead after a run that was charged `declared` starts and has used
+/// `actual`. The run is charged all of them, also above the burst, and unused starts are refunded.
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "it is bounded by what may be ahead at most")]
 pub fn corrected(rule: &LimitRule, ahead: i64, declared: u32, actual: u32) -> i64 {
     let Some(rate) = rule.rate else { return ahead };
@@ -79,7 +77,7 @@ mod tests {
         let day = LimitRule { rate: Some(rate("1/24h")), ..LimitRule::new() };
         assert_eq!(wait(&day, 0, 1), 0);
         assert_eq!(wait(&day, charge(&day, 1), 1), 86_400_000_000);
-        // What costs more than the burst takes all of it, and starts.
+        // A job that costs more than the burst takes all of it, and starts.
         assert_eq!((wait(&rule, 0, 50), charge(&rule, 50)), (0, 100_000));
         // A new rate keeps the number of starts that are ahead.
         assert_eq!(rebased(&day, 20_000, 20_000.0), 86_400_000_000);
@@ -99,7 +97,7 @@ mod tests {
         // for.
         let ahead = corrected(&rule, started, 3, 20);
         assert_eq!((ahead, wait(&rule, ahead, 1)), (400_000, 320_000));
-        // What was declared above the burst was charged as the burst.
+        // A declared cost above the burst was charged as the burst.
         assert_eq!(corrected(&rule, charge(&rule, 9), 9, 6), 120_000);
         assert_eq!(corrected(&rule, started, 3, u32::MAX), 100_000 + LONGEST_DEBT_US);
         let year = LimitRule { rate: Some(rate("1/366days")), ..LimitRule::new() };

@@ -7,8 +7,8 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What jobs share that are subject to one limit together: 128 bits, made of the limit's name and
-/// of the values that it is by. As text it is 32 hexadecimal digits.
+/// A key that the jobs of one limit share: 128 bits, derived from the limit's name and the values
+/// of its parameters. As text it is 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LimitKey([u8; LimitKey::BYTES]);
 
@@ -16,7 +16,7 @@ impl LimitKey {
     /// The length of a key in storage.
     pub const BYTES: usize = 16;
 
-    /// How many of these bytes are made of the name.
+    /// The number of bytes that are derived from the name.
     pub const NAME: usize = 6;
 
     /// The key of a limit for these encoded values; without any it is that of the whole queue.
@@ -76,7 +76,7 @@ impl fmt::Debug for LimitKey {
     }
 }
 
-/// The limits that a job is subject to, and what it costs.
+/// The limits of a job, and its cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobLimits {
@@ -86,7 +86,7 @@ pub struct JobLimits {
 }
 
 impl JobLimits {
-    /// These, each once. `None`: there are none.
+    /// These keys without duplicates. `None`: there are none.
     pub fn new(mut keys: Vec<LimitKey>, cost: u32) -> Option<Self> {
         keys.sort_unstable();
         keys.dedup();
@@ -98,7 +98,7 @@ impl JobLimits {
         &self.keys
     }
 
-    /// For brokers: the keys behind their length in one byte.
+    /// For brokers: the keys after their length in one byte.
     pub fn chain(&self) -> Vec<u8> {
         let length = u8::try_from(self.keys.len() * LimitKey::BYTES).unwrap_or(u8::MAX);
         [length].into_iter().chain(self.keys.iter().flat_map(|key| key.0)).collect()

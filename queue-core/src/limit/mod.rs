@@ -28,8 +28,8 @@ const LONGEST_PERIOD: Duration = Duration::from_secs(366 * 24 * 3600);
 /// are exact to one in a hundred.
 const LEAST_STEP_US: u64 = 100;
 
-/// So many starts in a period, such as `100/1m`: 1 to 10,000 per second, by whole starts, over at
-/// most a year.
+/// A number of starts in a period, such as `100/1m`: 1 to 10,000 per second, as whole starts, over
+/// at most a year.
 ///
 /// ```
 /// use queue_core::inspect::Rate;
@@ -45,7 +45,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// So many starts in this period.
+    /// `count` starts in this period.
     ///
     /// # Errors
     /// [`Error::Invalid`] for none, for more than 10,000 per second, and for a period over a year.
@@ -121,7 +121,7 @@ impl FromStr for Rate {
     }
 }
 
-/// What a limit allows. What is `None` is not limited.
+/// The rule of a limit. A field of `None` does not limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LimitRule {
@@ -129,8 +129,8 @@ pub struct LimitRule {
     pub concurrency: Option<u32>,
     /// How many jobs start in a period.
     pub rate: Option<Rate>,
-    /// How many of them may start at once after an idle time. Default: 1, so that starts are spread
-    /// evenly.
+    /// The number of jobs that may start at once after an idle time. Default: 1, so that starts are
+    /// spread evenly.
     pub burst: Option<u32>,
 }
 
@@ -145,7 +145,7 @@ impl LimitRule {
         *self == LimitRule::new()
     }
 
-    /// What holds where this is set, and that is declared.
+    /// The effective rule if this one is set and that one is declared.
     #[must_use]
     pub fn over(self, declared: LimitRule) -> LimitRule {
         LimitRule {
@@ -155,7 +155,7 @@ impl LimitRule {
         }
     }
 
-    /// How many starts may come at once.
+    /// The number of starts that may come at once.
     pub fn burst(&self) -> u32 {
         self.burst.unwrap_or(1).max(1)
     }
@@ -213,9 +213,9 @@ pub struct LimitDef {
     /// The parameters, or fields of parameters, from which its keys are derived. None: one for the
     /// whole queue.
     pub by: &'static [&'static str],
-    /// Whether each group has a key of its own.
+    /// Whether each group has its own key.
     pub by_group: bool,
-    /// What it allows.
+    /// The rule of the limit.
     pub rule: LimitRule,
 }
 

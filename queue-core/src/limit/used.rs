@@ -14,12 +14,12 @@ pub struct Used {
 }
 
 impl Used {
-    /// This number for each limit of the job without a number of its own.
+    /// This number for each limit of the job that has no number of its own.
     pub fn set(&mut self, starts: u32) {
         self.all = Some(starts);
     }
 
-    /// So many by the limit of this name. A limit that the job is not subject to changes nothing.
+    /// The number for the limit of this name. If the job does not have the limit, nothing changes.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an invalid name, and for more names than a job can have limits.

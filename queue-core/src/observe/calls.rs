@@ -16,7 +16,7 @@ pub struct Calls(Mutex<BTreeMap<&'static str, VerbCalls>>);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerbCalls {
-    /// All calls, however they ended.
+    /// All calls with any outcome.
     pub calls: u64,
     /// Calls without an answer, by the [name](CallOutcome::name) of their outcome: the kind of an
     /// error, or `cancelled`.

@@ -26,8 +26,8 @@
 //! ```
 //!
 //! A *verb* is the name of a method of the traits [`Broker`](crate::broker::Broker) and
-//! [`Inspect`](crate::broker::Inspect) that asks the broker for something; [`verbs`] lists them.
-//! One call is counted once, although the broker may repeat its request at another server.
+//! [`Inspect`](crate::broker::Inspect) that sends a request to the broker; [`verbs`] lists them.
+//! One call is counted once, even if the broker repeats its request at another server.
 //! [`CallOutcome::name`] and the verb have few values each, so both can be labels of a metric.
 
 mod calls;

@@ -55,7 +55,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// What a verb answers.
+/// The answer of a verb.
 trait Answer {
     /// The first error in it.
     fn error(&self) -> Option<&Error>;
@@ -109,7 +109,7 @@ mod tests {
                 tokio::time::advance(Duration::from_secs(seconds)).await;
                 Ok(())
             });
-            // Nobody has asked for it yet.
+            // The call was not polled yet.
             tokio::time::advance(Duration::from_secs(10)).await;
             call.await.unwrap();
         }

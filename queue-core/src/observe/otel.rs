@@ -17,7 +17,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 /// The header that names the trace and the span of the enqueue.
 const PARENT: &str = "traceparent";
 
-/// What the conventions for messaging ask for.
+/// Sets the attributes of the conventions for messaging.
 pub(super) fn describe(span: &Span, operation: &'static str, queue: &str) {
     if span.is_disabled() {
         return;
@@ -49,8 +49,8 @@ pub(crate) fn inject(headers: &mut BTreeMap<String, String>) {
     }
 }
 
-/// A tick of a schedule: a trace of its own, which is linked to those that the headers name. The
-/// job gets the headers of it.
+/// A tick of a schedule: a new trace, which is linked to those in the headers. The job gets its
+/// headers.
 pub(super) fn tick<'a>(
     headers: &mut BTreeMap<String, String>,
     queue: &str,
@@ -63,7 +63,7 @@ pub(super) fn tick<'a>(
         return None;
     }
     describe(&span, "send", queue);
-    // Whoever runs or backfills a schedule has a trace, too.
+    // An operator who runs or backfills a schedule has a trace, too.
     let caller = Span::current().context().span().span_context().clone();
     let linked = links.into_iter().map(|header| named(&[(PARENT.to_owned(), header.to_owned())].into()));
     linked.chain([caller]).filter(SpanContext::is_valid).for_each(|linked| span.add_link(linked));
@@ -89,8 +89,8 @@ const ROUNDS: usize = 10_000;
 pub struct Rounds(Mutex<(HashMap<String, SpanContext>, VecDeque<String>)>);
 
 impl Rounds {
-    /// A round of this job has ended, and another one follows. The oldest one is forgotten where
-    /// there are too many.
+    /// A round of this job has ended, and another one follows. If there are too many, the oldest is
+    /// removed.
     pub fn ended(&self, job: String, span: &Span) {
         let round = span.context().span().span_context().clone();
         if !round.is_valid() {
@@ -114,9 +114,9 @@ impl Rounds {
     }
 }
 
-/// Links the span of a run to the enqueue of its job. A job that was to start at once runs in the
-/// trace of its enqueue; one that waited for a time has a trace of its own, for otherwise a trace
-/// could last for weeks. It must be called before the span is entered.
+/// Links the span of a run to the enqueue of its job. A job without a delay runs in the trace of
+/// its enqueue. A job with a delay has a new trace, because otherwise a trace could last for weeks.
+/// It must be called before the span is entered.
 #[doc(hidden)]
 pub fn follow(span: &Span, headers: &BTreeMap<String, String>, waits: bool) {
     if span.is_disabled() || !headers.contains_key(PARENT) {
@@ -128,7 +128,7 @@ pub fn follow(span: &Span, headers: &BTreeMap<String, String>, waits: bool) {
         return;
     }
     if !waits {
-        // It fails only where nobody listens, or too late; the link is there all the same.
+        // It fails only without a subscriber, or if it is too late. The link exists nevertheless.
         let _ = span.set_parent(context);
     }
     span.add_link(enqueue);

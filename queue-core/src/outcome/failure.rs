@@ -4,13 +4,13 @@ use std::{error::Error as StdError, fmt, mem, sync::Arc};
 
 use super::{drop_catching_panics, error_text, links};
 
-/// Why a run failed: its messages, which are stored, and the error itself for as long as the worker
-/// has it, for
+/// Why a run failed: its messages, which are stored, and the error itself while the worker has it,
+/// for
 /// [`custom_backoff`](https://docs.rs/queue-worker/latest/queue_worker/struct.Worker.html#method.custom_backoff)
 /// and middleware.
 ///
-/// It is made of a text (`"not yet".into()`), or by [`Outcome::retry`](crate::Outcome::retry) and
-/// its sisters of an error.
+/// It is made from a text (`"not yet".into()`), or from an error by
+/// [`Outcome::retry`](crate::Outcome::retry) and the similar methods.
 #[derive(Clone)]
 pub struct Failure {
     text: String,
@@ -41,7 +41,7 @@ impl Failure {
         links(error).find_map(|error| error.downcast_ref())
     }
 
-    /// The text alone.
+    /// Only the text.
     pub fn into_text(mut self) -> String {
         mem::take(&mut self.text)
     }

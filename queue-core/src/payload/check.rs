@@ -10,8 +10,8 @@ impl<'a> PayloadReader<'a> {
     /// Reads an encoded payload, checking its names against the task's parameters.
     ///
     /// # Errors
-    /// [`Error::Encode`] when it is no map, or out of bounds; [`Error::Invalid`] naming the
-    /// parameter that is unknown or missing.
+    /// [`Error::Encode`] if it is not a map, or out of bounds; [`Error::Invalid`] naming the
+    /// unknown or missing parameter.
     pub fn checked(task: &'a str, params: &[ParamDef], payload: &'a [u8]) -> Result<Self> {
         let encode = |problem| Error::Encode { task: task.to_owned(), problem };
         let reader = PayloadReader::of(payload).map_err(encode)?;
@@ -36,7 +36,7 @@ impl<'a> PayloadReader<'a> {
         Ok(found)
     }
 
-    /// Checks a parameter, if it is there.
+    /// Checks a parameter, if it is present.
     ///
     /// # Errors
     /// [`Error::Invalid`] when it is of another type than the task's.

@@ -1,5 +1,5 @@
-//! The payload of a struct whose fields are the parameters. It is read and written as a whole by
-//! the serde derives of the struct.
+//! The payload of a struct whose fields are the parameters. The serde derives of the struct encode
+//! and decode it as a whole.
 
 use serde::{
     Deserializer, Serialize, Serializer,
@@ -15,11 +15,11 @@ use crate::{
     outcome::Outcome,
 };
 
-/// What `#[derive(Task)]` implements [`Fields`] for.
+/// The marker of `#[derive(Task)]` for [`Fields`].
 #[derive(Debug)]
 pub enum OfTask {}
 
-/// What `#[derive(Event)]` implements [`Fields`] for: a struct may have both derives.
+/// The marker of `#[derive(Event)]` for [`Fields`]: a struct may have both derives.
 #[derive(Debug)]
 pub enum OfEvent {}
 
@@ -33,13 +33,13 @@ pub trait Fields<Of>: Sized {
     /// `Option`, which serde cannot see.
     const NILS: &'static [(&'static str, bool)] = &[];
 
-    /// What serde derives.
+    /// That of the derive of serde.
     ///
     /// # Errors
     /// Those of the serializer and of the fields.
     fn write<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error>;
 
-    /// What serde derives.
+    /// That of the derive of serde.
     ///
     /// # Errors
     /// Those of the deserializer and of the fields.
@@ -49,7 +49,7 @@ pub trait Fields<Of>: Sized {
 /// Reads a payload.
 ///
 /// # Errors
-/// When it is no map, or out of bounds; when a parameter is missing or does not fit.
+/// If it is not a map, or out of bounds; if a parameter is missing or does not fit.
 pub fn read_fields<F: Fields<Of>, Of>(payload: &[u8]) -> Result<F, Outcome> {
     PayloadReader::new(payload)?;
     F::read(&mut Reader::of_payload(payload, F::NILS)).map_err(|problem| {
@@ -63,7 +63,8 @@ pub fn read_fields<F: Fields<Of>, Of>(payload: &[u8]) -> Result<F, Outcome> {
     })
 }
 
-/// The parameter that is missing: serde says it, because a parameter may be there under an alias.
+/// The missing parameter, from the error of serde, because a parameter may be present under an
+/// alias.
 fn missing_param(params: &'static [ParamDef], problem: &Problem) -> Option<&'static ParamDef> {
     params.iter().find(|param| problem.message == format!("missing field `{}`", param.name))
 }
@@ -85,7 +86,7 @@ fn place<F: Fields<Of>, Of>(payload: &[u8], problem: Problem) -> (String, String
 /// Serde does not report where in a flattened field an error is. Finds the entry without which the
 /// error disappears or changes.
 fn flattened<'p, F: Fields<Of>, Of>(payload: &'p [u8], text: &str) -> Option<&'p str> {
-    // Each is left out once, and all others are read again.
+    // Each is left out once, and all others are decoded again.
     const MOST: usize = 100;
     let entries = PayloadReader::of(payload).and_then(|reader| reader.named()).ok()?;
     if entries.len() > MOST || text.starts_with("missing field") {
@@ -103,7 +104,7 @@ fn flattened<'p, F: Fields<Of>, Of>(payload: &'p [u8], text: &str) -> Option<&'p
     entries.get(at).map(|(name, _)| *name)
 }
 
-/// Checks that what serde does not read everywhere can be read back.
+/// Checks that values which serde cannot decode everywhere can be decoded.
 pub(super) fn check_read<F: Fields<Of>, Of>(payload: &[u8]) -> Result<(), Problem> {
     F::read(&mut Reader::of_payload(payload, F::NILS)).map(drop).map_err(|problem| {
         let (name, path, text) = place::<F, Of>(payload, problem);
@@ -127,8 +128,8 @@ pub fn fields_from_json<F: Fields<Of>, Of>(task: &str, json: &str) -> Result<Vec
 /// others are read by their defaults.
 ///
 /// # Errors
-/// [`Error::Encode`] for what cannot be stored; [`Error::Invalid`] naming the parameter that is
-/// missing.
+/// [`Error::Encode`] for a value that cannot be stored; [`Error::Invalid`] naming the missing
+/// parameter.
 pub fn given_fields<F: Fields<Of>, Of>(task: &str, given: &impl Serialize) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(codec::USUAL);
     let written = given.serialize(&mut Writer::of_payload(&mut bytes, F::PARAMS));
@@ -139,7 +140,7 @@ pub fn given_fields<F: Fields<Of>, Of>(task: &str, given: &impl Serialize) -> Re
 /// Checks that an encoded payload has the parameters, and no others.
 ///
 /// # Errors
-/// [`Error::Encode`] when it is no map, or out of bounds; [`Error::Invalid`] naming the parameter
+/// [`Error::Encode`] if it is not a map, or out of bounds; [`Error::Invalid`] naming the parameter
 /// that is unknown, missing, or does not fit.
 pub fn check_fields<F: Fields<Of>, Of>(task: &str, payload: &[u8]) -> Result<()> {
     checked::<F, Of>(task, payload).map(drop)
@@ -162,7 +163,7 @@ fn checked<F: Fields<Of>, Of>(task: &str, payload: &[u8]) -> Result<F> {
     })
 }
 
-/// Asks what serde derives for the names that it reads; nothing where it reads any name.
+/// Collects the names that the derive of serde accepts; `None` if it accepts any name.
 struct Names<'n>(&'n mut Option<&'static [&'static str]>);
 
 impl Names<'_> {

@@ -1,5 +1,5 @@
-//! What worker binaries and the program `queue` share outside of jobs: the signals that end a
-//! process, its end, and answers to probes.
+//! Code that worker binaries and the program `queue` share: the signals that end a process, its
+//! end, and answers to probes.
 
 mod http;
 mod signals;

@@ -15,7 +15,7 @@ pub fn exit_after(time: Duration, code: i32) -> mpsc::Sender<()> {
     let (armed, disarmed) = mpsc::channel();
     let ends = move || {
         if disarmed.recv_timeout(time) == Err(mpsc::RecvTimeoutError::Timeout) {
-            // `exit` runs what C libraries have registered for it, and flushes standard output,
+            // `exit` runs the registered functions of C libraries, and flushes standard output,
             // which may block.
             let _ = thread::Builder::new().spawn(|| {
                 thread::sleep(ABORT);
@@ -35,11 +35,11 @@ pub fn exit_soon(time: Duration, code: i32) {
     mem::forget(exit_after(time, code));
 }
 
-/// Listens for the signals that end a process, until the returned guard is dropped. It has a
-/// thread of its own: a handler that blocks its runtime delays no signal.
+/// Listens for the signals that end a process, until the returned guard is dropped. It has its own
+/// thread, so a handler that blocks its runtime delays no signal.
 ///
 /// # Errors
-/// When the system gives no thread, or does not report its signals.
+/// If the system cannot start a thread, or does not report its signals.
 pub fn listen<F: Future<Output = ()>>(serve: impl FnOnce(Signals) -> F + Send + 'static) -> io::Result<DropGuard> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let signals = {
@@ -63,7 +63,7 @@ pub struct Signal {
     pub number: i32,
 }
 
-/// SIGTERM, SIGINT, SIGHUP and SIGQUIT, as often as they come.
+/// SIGTERM, SIGINT, SIGHUP and SIGQUIT, each time that they arrive.
 #[cfg(unix)]
 #[derive(Debug)]
 pub struct Signals(Vec<(Signal, tokio::signal::unix::Signal)>);
@@ -93,7 +93,7 @@ impl Signals {
     }
 }
 
-/// Whether this process was started with the signal ignored, as by `nohup`. Known on Linux alone.
+/// Whether this process was started with the signal ignored, as by `nohup`. Known only on Linux.
 #[cfg(unix)]
 fn is_ignored(kind: tokio::signal::unix::SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -101,7 +101,7 @@ fn is_ignored(kind: tokio::signal::unix::SignalKind) -> bool {
     ignored.is_some_and(|ignored| ignored >> (kind.as_raw_value() - 1) & 1 == 1)
 }
 
-/// Ctrl-C, as often as it comes.
+/// Ctrl-C, each time that it arrives.
 #[cfg(not(unix))]
 #[derive(Debug)]
 pub struct Signals;

@@ -15,12 +15,11 @@ use crate::{
 /// The reason of a schedule that an operator has paused.
 pub const BY_PERSON: &str = "an operator has paused it";
 
-/// So many ticks are counted that were not made for another reason than an outage.
+/// The most counted ticks that were skipped for another reason than an outage.
 const COUNTED: u64 = 10_000;
 
-/// A clock that is put back by less than this makes no tick again that it has made: the next one
-/// comes when its time has come. A clock that was further ahead was wrong, and the times it set are
-/// ignored.
+/// If a clock is set back by less than this, no tick is repeated: the next one comes at its time. A
+/// clock that was further ahead was wrong, and the times that it set are ignored.
 pub(super) const SET_BACK: Duration = Duration::from_secs(24 * 3600);
 
 /// A schedule, as it is read and changed.
@@ -31,9 +30,9 @@ pub(super) struct Changing {
 }
 
 impl Changing {
-    /// Lets another definition hold from now on. Pause, last tick and runs stay. It is not
-    /// retroactive: ticks of the old expression whose jobs do not exist yet are skipped, and those
-    /// of the new one begin now.
+    /// Replaces the definition. Pause, last tick and runs are kept. It is not retroactive: ticks of
+    /// the old expression whose jobs do not exist yet are skipped, and those of the new one begin
+    /// now.
     pub(super) fn redefine(&mut self, name: &str, body: &ScheduleBody, now_ms: i64) -> Result<()> {
         let (old, is_new) = (std::mem::replace(&mut self.definition.body, body.clone()), self.state.first_ms == 0);
         if old == *body && !is_new {
@@ -75,8 +74,8 @@ impl Changing {
         true
     }
 
-    /// Lets it tick again. Ticks during the pause are skipped, whatever the catch-up policy: they
-    /// were not missed. False: it is not paused.
+    /// Resumes a schedule. Ticks during the pause are skipped with any catch-up policy, because
+    /// they were not missed. False: it is not paused.
     pub(super) fn resume(&mut self, name: &str, now_ms: i64) -> Result<bool> {
         if self.state.paused.take().is_none() {
             return Ok(false);
@@ -119,7 +118,7 @@ impl Changing {
     }
 }
 
-/// A time in milliseconds since 1970, for people.
+/// A time in milliseconds since 1970, for messages.
 fn shown(ms: i64) -> String {
     time(ms).map_or_else(|| format!("{ms} ms after 1970"), |time| humantime::format_rfc3339_seconds(time).to_string())
 }

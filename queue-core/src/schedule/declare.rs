@@ -17,17 +17,17 @@ pub const UNDECLARED_AFTER: Duration = Duration::from_secs(3600);
 /// Why it is.
 const UNDECLARED: &str = "no live worker has declared it for an hour";
 
-/// What a look at the declared schedules of a queue has changed.
+/// The changes of a check of the declared schedules of a queue.
 #[derive(Debug, Default)]
 pub struct Declared {
-    /// Schedules whose definition is another one now.
+    /// Schedules with a new definition.
     pub changed: Vec<String>,
     /// Schedules that were paused, because no live worker declares them.
     pub paused: Vec<String>,
 }
 
-/// Declares the schedules of a release in a queue, and looks at those that others have declared
-/// there. `own` may have schedules of other queues.
+/// Declares the schedules of a release in a queue, and checks those that other releases have
+/// declared there. `own` may have schedules of other queues.
 ///
 /// # Errors
 /// Those of the broker.
@@ -54,7 +54,7 @@ pub async fn declare(broker: &DynBroker, queue: &Arc<str>, release: &str, own: &
         }
     }
     for StoredSchedule { name, .. } in known.iter().filter(|known| !own.iter().any(|own| own.queue == *queue && own.name == known.name)) {
-        // The same one in another queue: it has moved, and this one is not to tick beside it.
+        // The same one in another queue: it has moved, and must not tick in both.
         let moved = own.iter().find(|own| own.name == *name && own.queue != *queue);
         let paused = change(broker, queue, name, |changing: &mut Changing, now_ms| {
             let before = changing.clone();
@@ -80,7 +80,7 @@ impl Changing {
         }
     }
 
-    /// What holds, now that these releases live.
+    /// Applies the effective declaration for these live releases.
     pub(super) fn apply_declared(&mut self, name: &str, live: &BTreeSet<String>, now_ms: i64) -> Result<()> {
         self.definition.declared.retain(|known| live.contains(&known.release));
         let latest = self.definition.declared.iter().max_by_key(|known| known.first_ms).map(|known| known.body.clone());
@@ -101,7 +101,7 @@ impl Changing {
             self.apply_declared(name, live, now_ms)?;
             return Ok(false);
         }
-        // What a person has set needs no code.
+        // A setting of an operator needs no code.
         if self.definition.by_person || self.definition.declared.is_empty() {
             return Ok(false);
         }

@@ -104,13 +104,14 @@ impl Schedule {
         self
     }
 
-    /// What a tick does while the job of the last one has not ended. Default: [`Overlap::Allow`].
+    /// The policy for a tick while the job of the last one has not ended. Default:
+    /// [`Overlap::Allow`].
     pub fn overlap(mut self, overlap: Overlap) -> Self {
         self.overlap = overlap;
         self
     }
 
-    /// What happens to missed ticks: those without a job 10 s after their time. Default:
+    /// The policy for missed ticks: those without a job 10 s after their time. Default:
     /// [`CatchUp::Last`].
     pub fn catch_up(mut self, catch_up: CatchUp) -> Self {
         self.catch_up = catch_up;
@@ -157,7 +158,7 @@ impl Schedule {
     /// A schedule that a task declares.
     ///
     /// # Errors
-    /// For what the macro has refused already.
+    /// For values that the macro has rejected already.
     #[doc(hidden)]
     pub fn of_task(task: &'static TaskDef, schedule: &ScheduleDef) -> Result<Self> {
         let policy = |error: queue_calendar::SyntaxError| Error::invalid("schedule", schedule.name, error.problem);
@@ -219,19 +220,19 @@ impl Schedule {
         Ok(Prepared { queue, name: self.name, body, limits })
     }
 
-    /// What it is stored as, for a worker that declares it.
+    /// The stored form, for a worker that declares it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what is wrong with it.
+    /// [`Error::Invalid`] for an invalid schedule.
     #[doc(hidden)]
     pub fn prepared(self, client: &Client) -> Result<Prepared> {
         self.prepare(client.on_enqueue())
     }
 
-    /// Reads an expression alone.
+    /// Checks only an expression.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with the place of what is wrong.
+    /// [`Error::Invalid`] with the place of the problem.
     pub fn check(expression: &str, zone: &str) -> Result<()> {
         ReadRules::calendar(expression, zone).map(drop)
     }
@@ -245,9 +246,9 @@ pub struct Prepared {
     pub queue: Arc<str>,
     /// Its name.
     pub name: String,
-    /// What is stored.
+    /// The stored definition.
     pub body: ScheduleBody,
-    /// The limits that the job names, and that its task does not declare.
+    /// The limits that the job names but its task does not declare.
     pub limits: Vec<String>,
 }
 

@@ -59,7 +59,7 @@ pub struct Schedules {
     client: Client,
 }
 
-/// What a backfill has made.
+/// The result of a backfill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Backfilled {
@@ -103,7 +103,7 @@ impl Schedules {
         self.get(&address).await?.ok_or_else(|| no_such(&address))
     }
 
-    /// A schedule, its last runs and its last events. `None`: there is none of this address.
+    /// A schedule, its last runs and its last events. `None`: it does not exist.
     ///
     /// # Errors
     /// Those of the broker.
@@ -127,8 +127,8 @@ impl Schedules {
         Ok(all)
     }
 
-    /// A page of them, at most `limit` (1 to 500), from `offset` on: 0, or what the page before has
-    /// given as the next.
+    /// A page of them, at most `limit` (1 to 500), from `offset` on: 0, or the next offset that the
+    /// previous page has returned.
     ///
     /// # Errors
     /// Those of the broker.
@@ -158,7 +158,7 @@ impl Schedules {
     }
 
     /// Removes a schedule. Its jobs stay. A declared schedule is created again within a minute:
-    /// pause it instead. False if there is none.
+    /// pause it instead. False if it does not exist.
     ///
     /// # Errors
     /// Those of the broker.
@@ -302,7 +302,7 @@ fn no_such(schedule: &ScheduleAddress) -> Error {
 }
 
 /// Reads a schedule, changes it, and writes it; repeats this if the schedule was changed in
-/// between. `what` gets a new one if there is none, and gives `None` if nothing is to be set.
+/// between. `what` gets a new one if there is none, and returns `None` if nothing has to be set.
 pub(super) async fn change<T>(
     broker: &DynBroker,
     queue: &Arc<str>,
@@ -323,8 +323,8 @@ pub(super) async fn change<T>(
     Err(busy(name))
 }
 
-/// Makes jobs of a schedule beside its ticks: pairs of a tick and an id. Gives how many were
-/// stored.
+/// Makes jobs of a schedule in addition to its ticks: pairs of a tick and an id. Returns how many
+/// were stored.
 async fn make(broker: &DynBroker, at: &ScheduleAddress, mut what: impl FnMut(i64) -> Vec<(i64, JobId)>) -> Result<usize> {
     for tries in 0..TRIES {
         let page = broker.schedules(&at.queue, &ScheduleList::One(at.name.clone())).await?;
@@ -354,7 +354,7 @@ pub(super) fn read(stored: &StoredSchedule) -> Result<Changing> {
 fn setting(queue: &Arc<str>, name: &str, now_ms: i64, stored: Option<StoredSchedule>, changing: &Changing) -> Result<SetSchedule> {
     let definition = Some(changing.definition.encode()).filter(|new| stored.as_ref().is_none_or(|stored| stored.definition != *new));
     let mut state = changing.state.clone();
-    // Two who change the definition alone must not pass each other.
+    // Two concurrent changes of only the definition must conflict.
     state.revision += u64::from(definition.is_some());
     let set = ScheduleSet {
         definition,

@@ -1,4 +1,4 @@
-//! A schedule as people read it.
+//! The decoded form of a schedule.
 
 use std::{
     fmt,
@@ -79,7 +79,7 @@ pub struct ScheduleRecord {
     pub tz: String,
     /// The expression in words.
     pub words: String,
-    /// What a tick does while the job of the last one has not ended.
+    /// The policy for a tick while the job of the last one has not ended.
     pub overlap: String,
     /// The policy for missed ticks.
     pub catch_up: String,
@@ -114,7 +114,7 @@ pub struct ScheduleRecord {
     pub skipped: u64,
     /// How many of its jobs became dead letters in a row.
     pub dead_in_a_row: u64,
-    /// Whether it was set at run time, so that what code declares does not change it.
+    /// Whether it was set at run time, so that declarations of code do not change it.
     pub set_at_run_time: bool,
     /// The releases that declare it.
     pub declared_by: Vec<String>,
@@ -125,7 +125,7 @@ pub struct ScheduleRecord {
     pub runs: Vec<ScheduleRan>,
     /// The last events, the newest first.
     pub events: Vec<ScheduleHappened>,
-    /// What cannot be read of it, or not on this machine.
+    /// The part that cannot be read, in general or on this machine.
     pub problem: Option<String>,
     #[serde(skip)]
     body: ScheduleBody,
@@ -156,7 +156,7 @@ pub struct ScheduleHappened {
     /// When.
     #[serde(serialize_with = "json::utc")]
     pub at: Option<SystemTime>,
-    /// What: `paused`, `resumed`, or `skipped` and why.
+    /// The event: `paused`, `resumed`, or `skipped` with the reason.
     pub what: String,
     /// The first tick that was skipped.
     #[serde(serialize_with = "json::utc")]
@@ -224,7 +224,7 @@ impl ScheduleRecord {
     /// Its next `n` ticks.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when this machine does not know its time zone.
+    /// [`Error::Invalid`] if this machine does not know its time zone.
     pub fn next_ticks(&self, n: usize) -> Result<Vec<SystemTime>> {
         let rules = ReadRules::of(&self.schedule.name, &self.body)?;
         let left = self.body.most.map_or(n, |most| n.min(usize::try_from(most.saturating_sub(self.made)).unwrap_or(n)));

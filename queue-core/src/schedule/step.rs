@@ -12,7 +12,7 @@ use crate::{
     observe::spans,
 };
 
-/// What was decided.
+/// The decision.
 #[derive(Debug, Default)]
 pub(super) struct Step {
     /// The jobs to be stored.

@@ -1,5 +1,5 @@
-//! What ticks, definitions, pauses and releases do to a schedule, by a clock that belongs to the
-//! test.
+//! The effects of ticks, definitions, pauses and releases on a schedule, with a clock that the test
+//! controls.
 
 use std::collections::BTreeSet;
 
@@ -245,7 +245,7 @@ fn the_release_that_was_first_seen_latest_is_right_and_a_rollback_takes_effect()
     schedule.declare("v2", &prepared(&new), NOW + 10);
     schedule.apply_declared("nightly", &live(&["v1", "v2"]), NOW + 10).unwrap();
     assert_eq!(schedule.definition.body, new);
-    // The old release goes on declaring while both run.
+    // The old release continues to declare while both run.
     schedule.declare("v1", &prepared(&old), NOW + 20);
     schedule.apply_declared("nightly", &live(&["v1", "v2"]), NOW + 20).unwrap();
     assert_eq!(schedule.definition.body, new);
@@ -277,12 +277,12 @@ fn what_nobody_declares_for_an_hour_is_paused_and_ticks_again_when_declared() {
     schedule.declare("v3", &prepared(&body("@hourly")), NOW + 2 * hour);
     schedule.apply_declared("nightly", &live(&["v3"]), NOW + 2 * hour).unwrap();
     assert_eq!((schedule.state.paused.as_deref(), schedule.definition.undeclared_ms), (None, None));
-    // One that moved to another queue does not tick beside itself.
+    // A schedule that moved to another queue does not tick in both.
     assert!(schedule.miss("nightly", &live(&["v4"]), Some("it is declared in queue `b` now".to_owned()), NOW + 2 * hour).unwrap());
 }
 
-/// A clock that was an hour ahead has made what it has made; one that was a year ahead counts for
-/// nothing.
+/// The ticks of a clock that was an hour ahead are kept; those of a clock that was a year ahead are
+/// ignored.
 #[test]
 fn a_next_tick_that_lies_too_far_ahead_is_brought_back() {
     const DAY: i64 = 24 * HOUR;
@@ -292,7 +292,7 @@ fn a_next_tick_that_lies_too_far_ahead_is_brought_back() {
         ("@hourly", DAY + 2 * HOUR, true),
         ("@monthly", 365 * DAY, true),
         ("@every 90s", 365 * DAY, true),
-        // The next tick of a year lies far ahead by right.
+        // The next yearly tick is rightly far ahead.
         ("0 0 1 1 *", 0, false),
         ("0 0 29 2 *", HOUR, false),
         ("0 0 29 2 *", 3 * 365 * DAY, true),
@@ -325,7 +325,7 @@ fn a_resume_brings_the_next_tick_back() {
     assert_eq!(schedule.state.next_ms, Some(ONE));
 }
 
-/// Who makes a schedule of the name of one that was removed does not hear of the jobs of that one.
+/// A schedule with the name of a removed one does not get the jobs of that one.
 #[test]
 fn a_schedule_that_is_made_again_has_other_runs() {
     let run = |now| {

@@ -15,7 +15,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Schedules whose ticks are made at the same time.
+/// The number of schedules whose ticks are made at the same time.
 const TOGETHER: usize = 32;
 
 /// How often a schedule is read again that has been changed meanwhile.
@@ -24,7 +24,7 @@ const TRIES: usize = 5;
 /// The outcomes of the due schedules of a queue.
 #[derive(Debug, Default)]
 pub struct DueTicks {
-    /// Each of them.
+    /// The schedules.
     pub schedules: Vec<Ticks>,
     /// How long until the next one is due.
     pub next_due: Option<Duration>,
@@ -41,8 +41,8 @@ pub struct Ticks {
     pub jobs: usize,
     /// How many ticks were skipped.
     pub skipped: u64,
-    /// Why nothing was set: this machine cannot, or the broker did not answer or has no room.
-    /// Another try comes.
+    /// Why nothing was set: this machine cannot, or the broker did not answer or has no room. The
+    /// worker tries again.
     pub problem: Option<Error>,
 }
 

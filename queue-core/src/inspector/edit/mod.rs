@@ -19,7 +19,7 @@ use crate::{
     task::TaskDef,
 };
 
-/// What is to be changed of a job that waits, for [`Inspector::edit`]. What is not named stays.
+/// The changes of a waiting job, for [`Inspector::edit`]. Everything else is kept.
 ///
 /// ```
 /// use std::time::Duration;
@@ -54,7 +54,8 @@ enum Time {
 }
 
 impl Edit {
-    /// An edit that changes nothing yet. It is made of the job as [`Inspector::edit`] finds it.
+    /// An edit without changes. It is applied to the job in the state that [`Inspector::edit`]
+    /// reads.
     pub fn new() -> Self {
         Edit::default()
     }
@@ -73,22 +74,23 @@ impl Edit {
         self
     }
 
-    /// The task of the job. New parameters are checked against it, and the key, the group, the
-    /// limits and the tags that it declares are made of them. Without it, new parameters are not
-    /// checked. The group, the limits and the tags of the job stay; [stale](Edited::stale_tags)
-    /// tags are reported. A job whose unique key is derived from parameters is refused.
+    /// The task of the job. New parameters are checked against it, and the unique key, the group,
+    /// the limits and the tags that it declares are derived from them. Without it, new parameters
+    /// are not checked. The group, the limits and the tags of the job are kept;
+    /// [stale](Edited::stale_tags) tags are reported. A job whose unique key is derived from
+    /// parameters is refused.
     pub fn task(mut self, task: &'static TaskDef) -> Self {
         self.task = Some(task);
         self
     }
 
-    /// Gives the job these parameters: a MessagePack map by parameter name.
+    /// Sets the parameters: a MessagePack map by parameter name.
     pub fn payload(mut self, payload: Vec<u8>) -> Self {
         self.payload = Some(Parameters::Encoded(payload));
         self
     }
 
-    /// Gives the job these parameters: a JSON object by parameter name, with all of them.
+    /// Sets the parameters: a JSON object by parameter name, with all of them.
     pub fn payload_json(mut self, json: impl Into<String>) -> Self {
         self.payload = Some(Parameters::Json(json.into()));
         self
@@ -112,7 +114,7 @@ impl Edit {
         self
     }
 
-    /// Gives the job another priority.
+    /// Sets the priority.
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = Some(priority);
         self
@@ -124,13 +126,14 @@ impl Edit {
         self
     }
 
-    /// Takes the job out of its group.
+    /// Removes the job from its group.
     pub fn no_group(mut self) -> Self {
         self.group = Some(None);
         self
     }
 
-    /// The number of failures that buries the job, with those that it has had; 1: no retry.
+    /// The number of failures that buries the job, including those that it already has; 1: no
+    /// retry.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = Some(Some(attempts));
         self
@@ -148,15 +151,15 @@ impl Edit {
     }
 }
 
-/// What an edit has changed, or would change.
+/// The changes of an edit, or of its preview.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Edited {
     /// The job.
     pub job: JobAddress,
-    /// What differs; nothing if the job had already all that was wanted.
+    /// The differences; empty if the job already had the wanted values.
     pub changes: Vec<EditChange>,
-    /// As the job was before: for [`Edit::seen`].
+    /// The state of the job before: for [`Edit::seen`].
     pub seen: Seen,
     /// Tags that the job keeps although each has the value of a parameter that is another one now.
     /// Without its [task](Edit::task) an edit cannot determine whether the tag is derived from the
@@ -169,16 +172,16 @@ pub struct Edited {
 #[non_exhaustive]
 pub struct EditChange {
     /// `payload`, `time`, `priority`, `group`, `max_attempts`; `unique_key`, `limits` and `tags`,
-    /// where they are made of parameters.
+    /// if they are derived from parameters.
     pub field: &'static str,
-    /// What it was, for people.
+    /// The old value, for display.
     pub before: String,
-    /// What it is now, for people.
+    /// The new value, for display.
     pub after: String,
 }
 
 impl JobRecord {
-    /// What is seen of the job here, as far as it can be edited, for [`Edit::seen`].
+    /// The editable state of the job in this record, for [`Edit::seen`].
     ///
     /// # Errors
     /// [`Error::Decode`] for a job that cannot be decoded.
@@ -192,13 +195,12 @@ impl JobRecord {
 }
 
 impl Inspector {
-    /// Edits a job that waits, in one transition: it gets all that was asked for, or stays as it
-    /// is. Its key, its group and its limits are computed again. A job that is ready comes to the
-    /// tail of its line if its priority, group or limits change, and keeps its place otherwise. A
-    /// parked job that gets other parameters is ready again. One that waits for its next attempt
-    /// keeps its failures.
+    /// Edits a waiting job in one transition: either all changes apply, or none. Its unique key,
+    /// its group and its limits are computed again. A ready job moves to the tail of its line if
+    /// its priority, group or limits change, and otherwise keeps its place. A parked job with new
+    /// parameters is ready again. A job that waits for a retry keeps its failures.
     ///
-    /// Two people do not overwrite each other: the job is changed only if it is as it was
+    /// Two operators do not overwrite each other: the job is changed only if it is as it was
     /// [seen](Edit::of). A job that already has the wanted values is not an error: nothing is
     /// [changed](Edited::changes).
     ///
@@ -226,10 +228,10 @@ impl Inspector {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoSuchJob`]; [`Error::WrongState`] when it runs or has ended;
-    /// [`Error::EditConflict`] when it is not as it was seen, with what differs; [`Error::KeyHeld`]
-    /// when another job holds the key that it would have; [`Error::GroupFull`]; [`Error::Invalid`]
-    /// for what cannot be.
+    /// [`Error::NoSuchJob`]; [`Error::WrongState`] if it is active or has ended;
+    /// [`Error::EditConflict`] if it has changed since it was seen, with the differences;
+    /// [`Error::KeyHeld`] if another job holds its new key; [`Error::GroupFull`];
+    /// [`Error::Invalid`] for an invalid value.
     pub async fn edit(&self, job: &JobAddress, edit: &Edit) -> Result<Edited> {
         let (plan, diagnosis, edited) = self.planned(job, edit).await?;
         if plan.changes.is_empty() {
@@ -255,11 +257,11 @@ impl Inspector {
         }
     }
 
-    /// What an [edit](Self::edit) would change now. Nothing is changed.
+    /// The changes that an [edit](Self::edit) would make now. Nothing is changed.
     ///
     /// # Errors
-    /// Those of [`edit`](Self::edit), but for a key that another job holds and a group that is
-    /// full: only the edit itself asks for these.
+    /// Those of [`edit`](Self::edit), except for a key that another job holds and a full group:
+    /// only the edit itself checks these.
     pub async fn preview_edit(&self, job: &JobAddress, edit: &Edit) -> Result<Edited> {
         Ok(self.planned(job, edit).await?.2)
     }

@@ -30,7 +30,7 @@ pub(super) struct Plan {
     pub(super) stale_tags: BTreeMap<String, String>,
 }
 
-/// What an edit makes of a job that stands like this.
+/// The result of an edit for a job in this state.
 pub(super) fn plan(address: &JobAddress, diagnosis: &Diagnosis, edit: &Edit) -> Result<Plan> {
     let (job, now_ms) = (&diagnosis.job, diagnosis.now_ms);
     let old = Envelope::decode(&job.envelope)?;
@@ -44,7 +44,7 @@ pub(super) fn plan(address: &JobAddress, diagnosis: &Diagnosis, edit: &Edit) -> 
     }
     let payload = match &edit.payload {
         None => Cow::Borrowed(old.payload),
-        // As it was printed: other bytes of the same parameters are no other parameters.
+        // Other bytes of the same parameters do not count as a change.
         Some(Parameters::Json(json)) if is_same(json, task, old.payload) => Cow::Borrowed(old.payload),
         Some(parameters) => Cow::Owned(encoded(&old.task, task, parameters)?),
     };
@@ -143,8 +143,8 @@ fn tags_in_words(tags: &BTreeMap<String, String>) -> String {
     }
 }
 
-/// Whether a JSON text has the parameters that are there. Of a known task an optional one that is
-/// missing is none.
+/// Whether a JSON text has the present parameters. For a known task, an optional parameter may be
+/// missing.
 fn is_same(json: &str, task: Option<&TaskDef>, payload: &[u8]) -> bool {
     let Ok(own) = to_value(payload) else { return false };
     let whole = |task: &TaskDef, json: &str| to_value(&(task.payload_from_json)(json).ok()?).ok();
@@ -155,7 +155,7 @@ fn is_same(json: &str, task: Option<&TaskDef>, payload: &[u8]) -> bool {
         })
 }
 
-/// The parameters of a task, checked where it is known.
+/// The encoded parameters of a task, checked if the task is known.
 fn encoded(name: &str, task: Option<&TaskDef>, parameters: &Parameters) -> Result<Vec<u8>> {
     let encode = |problem| Error::Encode { task: name.to_owned(), problem };
     let payload = match (parameters, task) {
@@ -195,8 +195,8 @@ fn text_of(time: SystemTime) -> String {
     format!("{} s after 1970", since.as_secs())
 }
 
-/// The group that was asked for, or else the one that the parameters make, if the old one was made
-/// of them.
+/// The requested group. Without one, the group that the new parameters yield, if the old group was
+/// derived from the old ones.
 fn new_group(
     edit: &Edit,
     task: Option<&TaskDef>,
@@ -217,8 +217,8 @@ fn new_group(
     }
 }
 
-/// The tags that the new parameters make in place of those that the old ones have made. A tag that
-/// was given stays.
+/// Replaces the tags that were derived from the old parameters by those of the new ones. Other tags
+/// are kept.
 fn new_tags(task: Option<&TaskDef>, old: &Envelope<'_>, new: &mut Envelope<'_>) -> Result<()> {
     for (name, parameter) in task.filter(|_| new.payload != old.payload).map_or(&[][..], |task| task.tags) {
         if key::tag_of_payload(&old.task, parameter, old.payload).is_ok_and(|made| made.as_ref() == old.tags.get(*name)) {
@@ -230,8 +230,8 @@ fn new_tags(task: Option<&TaskDef>, old: &Envelope<'_>, new: &mut Envelope<'_>) 
     Ok(())
 }
 
-/// The tags that have the value of a parameter which is another one now. Whether the task makes the
-/// tag of it is not known here, and so they stay.
+/// The tags with the old value of a changed parameter. Without the task it is unknown whether they
+/// were derived from the parameter, so they are kept.
 fn stale_tags(task: Option<&TaskDef>, old: &Envelope<'_>, payload: &[u8]) -> BTreeMap<String, String> {
     if task.is_some() || payload == old.payload || old.tags.is_empty() {
         return BTreeMap::new();
@@ -249,8 +249,8 @@ fn stale_tags(task: Option<&TaskDef>, old: &Envelope<'_>, payload: &[u8]) -> BTr
     old.tags.iter().filter(|(_, value)| is_stale(value)).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// The key of the new parameters, if the old one was made of parameters. A key that was given
-/// stays.
+/// The unique key of the new parameters, if the old key was derived from parameters. A key that was
+/// set explicitly is kept.
 fn new_key(task: Option<&TaskDef>, old: &Envelope<'_>, payload: &[u8], before: Option<UniqueKey>) -> Result<Option<(UniqueKey, String)>> {
     let Some(before) = before.filter(|_| payload != old.payload) else { return Ok(None) };
     let is_of = |by| key::of_payload(&old.task, by, old.payload).is_ok_and(|(key, _)| key == before);
@@ -274,8 +274,8 @@ struct Limits {
     texts: BTreeMap<String, String>,
 }
 
-/// The limits by the new parameters and the new group, where the old ones were made of the old. A
-/// key that was given stays.
+/// The limits for the new parameters and the new group, if the old ones were derived from the old
+/// parameters. A key that was set explicitly is kept.
 fn new_limits(
     task: Option<&TaskDef>,
     old: &Envelope<'_>,

@@ -9,9 +9,9 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What was seen of a job, as far as it can be [edited](crate::inspect::Inspector::edit): its
-/// parameters (as a digest), priority, maximum of attempts, time and group. As text it is one word,
-/// which a form or a command line can carry: `jobs edit --dry-run` prints it.
+/// The editable state of a job, as it was read before an [edit](crate::inspect::Inspector::edit):
+/// its parameters (as a digest), priority, maximum of attempts, time and group. As text it is one
+/// word, for forms and command lines: `jobs edit --dry-run` prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     payload: [u8; Seen::DIGEST],
@@ -24,7 +24,7 @@ pub struct Seen {
 impl Seen {
     const DIGEST: usize = 12;
 
-    /// What is seen of a job; `None` if it cannot be decoded.
+    /// The editable state of a job; `None` if it cannot be decoded.
     pub(super) fn of(job: &StoredJob) -> Option<Self> {
         Seen::of_parts(&job.envelope, job.priority, job.group.clone(), job.at_ms.filter(|_| !job.state.is_final()))
     }
@@ -41,8 +41,8 @@ impl Seen {
         Some(Seen { payload, priority, max_attempts: envelope.max_attempts, at_ms, group })
     }
 
-    /// What differs in a job from what was seen, in words; nothing if nothing does. A job that has
-    /// become due meanwhile is as it was seen.
+    /// The differences between a job and this state, in words; empty if there are none. A job that
+    /// has become due meanwhile counts as unchanged.
     pub(super) fn differs(&self, now: &Seen, now_ms: i64) -> Vec<String> {
         let mut differs = Vec::new();
         if self.payload != now.payload {
@@ -66,18 +66,18 @@ impl Seen {
 
 const NO_GROUP: &str = "none";
 
-/// A maximum of attempts for people.
+/// A maximum of attempts, for display.
 pub(super) fn attempts(attempts: Option<u32>) -> String {
     attempts.map_or_else(|| "that of its task".to_owned(), |attempts| attempts.to_string())
 }
 
-/// A group for people. One of the name `none` is in quotes.
+/// A group, for display. A group with the name `none` is in quotes.
 pub(super) fn group(group: Option<&GroupName>) -> String {
     let name = |group: &GroupName| if group.as_str() == NO_GROUP { format!("\"{group}\"") } else { group.to_string() };
     group.map_or_else(|| NO_GROUP.to_owned(), name)
 }
 
-/// A time for people.
+/// A time, for display.
 pub(super) fn when(at_ms: Option<i64>) -> String {
     let time = at_ms.and_then(super::super::record::time);
     time.map_or_else(|| "now".to_owned(), |time| humantime::format_rfc3339_millis(time).to_string())

@@ -1,4 +1,4 @@
-//! A filter as people write it.
+//! The text form of a filter.
 
 use std::{fmt, str::FromStr};
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Filter {
-    /// A value as a filter takes it: in quotes if it needs them.
+    /// A value in the form of a filter: in quotes if it needs them.
     ///
     /// ```
     /// use queue_core::inspect::Filter;
@@ -42,8 +42,8 @@ impl FromStr for Filter {
     }
 }
 
-/// Words between spaces; what stands in double quotes is one, without the quotes. In quotes `\"` is
-/// a double quote, and `\\` a backslash.
+/// The words of a text, separated by spaces. A text in double quotes is one word, without the
+/// quotes. In quotes `\"` is a double quote, and `\\` a backslash.
 fn words(text: &str) -> Result<Vec<String>> {
     let (mut words, mut quoted) = (vec![String::new()], false);
     let mut chars = text.chars().peekable();

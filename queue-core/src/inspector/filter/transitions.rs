@@ -59,7 +59,7 @@ impl Filter {
     }
 }
 
-/// An id stands for itself, or is named with its queue.
+/// The value is an id, or an address with the queue.
 pub(super) fn is_of(queue: &str, id: &JobId, value: &str) -> bool {
     id.to_string() == value || value.parse::<JobAddress>().is_ok_and(|address| *address.queue == *queue && address.id == *id)
 }

@@ -1,4 +1,4 @@
-//! Operations on all matching jobs of a queue: start, show and stop them. `run` takes their steps.
+//! Operations on all matching jobs of a queue: start, show and stop them. `run` runs their steps.
 
 mod run;
 
@@ -20,11 +20,11 @@ const EXAMINED_AT_ONCE: usize = 250;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewOperation {
-    /// What is done to the jobs.
+    /// The change of the jobs.
     pub kind: OperationKind,
-    /// Which jobs.
+    /// The filter for the jobs.
     pub filter: Filter,
-    /// Who wants it.
+    /// The name of the operator.
     pub by: Option<String>,
     is_all: bool,
     is_detached: bool,
@@ -44,8 +44,8 @@ impl NewOperation {
         NewOperation { kind, filter, by: None, is_all: false, is_detached: false }
     }
 
-    /// Of all jobs that wait, or of all but those that run: see [`OperationKind::Drain`] and
-    /// [`OperationKind::Purge`].
+    /// An operation on all waiting jobs, or on all except running ones: see
+    /// [`OperationKind::Drain`] and [`OperationKind::Purge`].
     pub fn all_of(kind: OperationKind) -> Self {
         NewOperation::new(kind, Filter::default()).all()
     }
@@ -57,14 +57,14 @@ impl NewOperation {
         self
     }
 
-    /// Who wants it. A name over 128 bytes is cut.
+    /// The operator who starts it. A name over 128 bytes is cut.
     #[must_use]
     pub fn by(mut self, who: impl Into<String>) -> Self {
         self.by = Some(cut(who.into(), PAUSED_BY_MAX)).filter(|who| !who.is_empty());
         self
     }
 
-    /// Who starts it does not run it: a worker of the queue does, within a minute.
+    /// The caller does not run the operation: a worker of the queue does, within a minute.
     #[must_use]
     pub fn detached(mut self) -> Self {
         self.is_detached = true;
@@ -94,7 +94,7 @@ impl NewOperation {
     }
 }
 
-/// Without an answer it may have begun: the person who wants it can look.
+/// Without an answer the operation may have begun: the operator can check.
 fn without_answer(error: Error, queue: &str, id: &str) -> Error {
     match error {
         Error::Ambiguous { broker, problem, cause } => {
@@ -109,7 +109,7 @@ fn states(kind: OperationKind, filter: &Filter) -> Vec<JobState> {
     filter.states().into_iter().filter(|state| kind.applies_to(*state)).collect()
 }
 
-/// What an operation would do. From [`Inspector::preview_operation`]. It is
+/// The preview of an operation. From [`Inspector::preview_operation`]. It is
 /// [`Serialize`](serde::Serialize): the fields by their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -118,18 +118,17 @@ pub struct OperationPreview {
     pub eligible: u64,
     /// How many jobs were examined.
     pub examined: u64,
-    /// How many there are to look at, about.
+    /// The approximate number of jobs to examine.
     pub total: u64,
     /// Whether all jobs were examined.
     pub is_whole: bool,
 }
 
 impl Inspector {
-    /// Starts an operation: what is done to all jobs of a queue that match, in steps. It concerns
-    /// jobs that were enqueued before, by the broker's clock, and have not ended since. With a term
-    /// `tag.NAME=VALUE` it looks at the jobs that have this tag, and at no other, or at those in
-    /// its states if they are fewer. The reason is that of [`because`](Self::because): cancelled
-    /// jobs have it.
+    /// Starts an operation: a change of all matching jobs of a queue, in steps. It changes jobs
+    /// that were enqueued before, by the broker's clock, and have not ended since. With a term
+    /// `tag.NAME=VALUE` it examines only the jobs that have this tag, or those in its states if
+    /// they are fewer. The reason is that of [`because`](Self::because): cancelled jobs have it.
     ///
     /// This stores that it is wanted. [`run_operation`](Self::run_operation) does it. If its
     /// process crashes, a worker of the queue continues it.
@@ -183,7 +182,7 @@ impl Inspector {
         }
     }
 
-    /// What an operation would do: how many jobs match. It examines at most about this many jobs,
+    /// The number of jobs that an operation would change. It examines at most about this many jobs,
     /// and reports whether these were all.
     ///
     /// # Errors
@@ -221,7 +220,7 @@ impl Inspector {
         Ok(operations)
     }
 
-    /// One of them.
+    /// One operation.
     ///
     /// # Errors
     /// [`Error::NoSuchOperation`].
@@ -230,8 +229,8 @@ impl Inspector {
         found.ok_or_else(|| Error::NoSuchOperation(format!("{queue}/{id}")))
     }
 
-    /// Stops an operation: no further step is taken. What it has changed stays so. The answer has
-    /// its progress. One that has ended before stays as it is.
+    /// Stops an operation: no further step is run, and changes of earlier steps are kept. Returns
+    /// its progress. An operation that has ended before is not changed.
     ///
     /// # Errors
     /// [`Error::NoSuchOperation`].
@@ -259,8 +258,8 @@ impl Inspector {
         Ok(Step { jobs, examined: found.examined, read: found.read, next: found.next })
     }
 
-    /// A walk by a tag, or through the states if there are fewer jobs in them, and how many jobs it
-    /// looks at.
+    /// A walk by a tag, or through the states if they have fewer jobs, and the number of jobs that
+    /// it examines.
     async fn shortest(&self, request: &Scan) -> Result<(Scan, u64)> {
         let by_states = Scan { tag: None, ..request.clone() };
         let (stats, all) = (self.stats(&request.queue).await?, by_states.scans_whole_queue());
@@ -276,8 +275,8 @@ impl Inspector {
     }
 }
 
-/// What a step of a walk has found: jobs, how many were examined, and for that read, and where the
-/// walk continues.
+/// The result of a step of a walk: jobs, the number of examined jobs, the number of jobs that were
+/// read for it, and where the walk continues.
 struct Step {
     jobs: Vec<JobRecord>,
     examined: u64,

@@ -44,7 +44,7 @@ const POPPED: &str = "popped";
 /// Before a position in the index of tags.
 const BY_TAG: &str = "tag:";
 
-/// Takes the steps of an operation. From [`Inspector::run_operation`].
+/// Runs the steps of an operation. From [`Inspector::run_operation`].
 ///
 /// It may be dropped between two steps. Another runner, in this process or in another, continues
 /// once no step was taken for ten seconds.
@@ -56,7 +56,7 @@ pub struct RunOperation {
     at_once: bool,
     filter: Filter,
     is_runner: bool,
-    /// Where the next page begins, and what was examined since the last step that was handed in.
+    /// Where the next page begins, and what was examined since the last submitted step.
     after: Option<String>,
     examined: u64,
     skipped: u64,
@@ -74,8 +74,8 @@ struct Pace {
 
 impl RunOperation {
     fn new(inspector: Inspector, operation: Operation) -> Self {
-        // Who has started it need not take it over. No other may have its name: a step of one would
-        // be taken for that of the other, sent again.
+        // The process that has started it is the runner already. The name is unique: otherwise a
+        // step of another runner could count as a repetition of this runner's step.
         let runner = operation.runner.clone().filter(|_| operation.is_own).unwrap_or_else(|| ProcessId::random().to_string());
         RunOperation {
             inspector,
@@ -92,7 +92,7 @@ impl RunOperation {
         }
     }
 
-    /// Takes it over at once, although its last runner may still be there: that one changes nothing
+    /// Takes it over at once, even if its last runner is still alive: that runner changes nothing
     /// from then on.
     #[must_use]
     pub fn at_once(mut self) -> Self {
@@ -105,21 +105,20 @@ impl RunOperation {
         &self.operation
     }
 
-    /// Looks at some hundred jobs, and changes those that are concerned. False: the operation has
-    /// ended, or another runner takes its steps: see
+    /// Examines some hundred jobs, and changes the matching ones. False: the operation has ended,
+    /// or another runner runs its steps: see
     /// [`Operation::state`](crate::inspect::Operation::state).
     ///
     /// # Errors
     /// [`Error::NoSuchOperation`] if the broker has lost it, and those of the broker: the next step
-    /// tries again. What the broker refuses for good fails the operation.
+    /// tries again. If the broker rejects a step permanently, the operation fails.
     pub async fn step(&mut self) -> Result<bool> {
         self.yield_to_workers().await?;
         let begun = Instant::now();
         let answer = if self.is_runner { self.next_step().await } else { self.take().await };
         self.pace.took = begun.elapsed();
         match answer {
-            // The position is that of another release: the walk begins anew, and changes nothing
-            // twice.
+            // The position is that of another release: the walk restarts, and changes no job twice.
             Err(Error::Invalid { field: "cursor", .. }) if self.is_runner && self.after.is_some() => {
                 (self.after, self.examined, self.skipped) = (None, 0, 0);
                 Ok(true)
@@ -148,7 +147,7 @@ impl RunOperation {
     async fn yield_to_workers(&mut self) -> Result<()> {
         if self.pace.asked.is_none_or(|asked| asked.elapsed() >= ASKED_EVERY) {
             self.pace.asked = Some(Instant::now());
-            // Without an answer the next step says why.
+            // If this call fails, the next step returns the error.
             let stats = self.inspector.stats(&self.operation.queue).await;
             self.pace.is_busy = stats.is_ok_and(|stats| stats.count(JobState::Active) > 0);
         }
@@ -182,7 +181,7 @@ impl RunOperation {
         let mut parts: Vec<&[JobId]> = ids.chunks(most).collect();
         let last = parts.pop().unwrap_or_default();
         for part in parts {
-            // It goes on from where it was, until all of these are handed in.
+            // It continues from the same position until all of these are submitted.
             let own = part.len() as u64;
             if !self.submit_step(self.changing(part), self.operation.position.clone(), (own, 0), None).await? {
                 return Ok(!self.is_over());
@@ -197,9 +196,8 @@ impl RunOperation {
         Ok(!self.is_over())
     }
 
-    /// The next step of the walk. Its first one decides whether it goes by the tag; the position
-    /// says so from then on. If another release wrote a position
-    /// that cannot be read, the walk starts over.
+    /// The next step of the walk. The first one decides whether the walk uses the tag, and stores
+    /// this in the position. If another release wrote an unreadable position, the walk starts over.
     async fn request(&self) -> Result<Scan> {
         let request = walk(&self.operation.queue, &states(self.operation.kind, &self.filter), &self.filter);
         let read = |text: &str| match text.strip_prefix(BY_TAG) {
@@ -219,8 +217,8 @@ impl RunOperation {
         OperationPart::Change { change: self.operation.kind.change(), reason: self.operation.reason.clone(), states, ids: ids.to_vec() }
     }
 
-    /// Whether a job was there when the operation was started, in the state in which it is: it is
-    /// not concerned with what was enqueued, has failed or has ended since.
+    /// Whether a job was in its present state when the operation was started: a job that was
+    /// enqueued, has failed or has ended since is not changed.
     fn concerns(&self, job: &JobRecord) -> bool {
         let since = job.ended_at.or_else(|| job.errors.last().and_then(|error| error.at));
         let started = UNIX_EPOCH + Duration::from_millis(u64::try_from(self.operation.started_ms).unwrap_or(0));
@@ -248,12 +246,12 @@ impl RunOperation {
         self.is_runner = operation.runner.as_deref() == Some(&*self.runner);
         self.after = operation.position.clone().filter(|position| position != POPPED);
         (self.operation, self.examined, self.skipped, self.noted) = (operation, 0, 0, Instant::now());
-        // That of another release may have a field that this one does not know.
+        // A filter of another release may have a field that this one does not know.
         self.filter = self.operation.filter.parse()?;
         Ok(())
     }
 
-    /// Takes jobs from the heads of the lines.
+    /// Removes jobs at the heads of the lists.
     async fn pop(&mut self) -> Result<bool> {
         let (runner, step) = (self.runner.clone(), self.operation.step);
         let mut pop =
@@ -268,7 +266,7 @@ impl RunOperation {
         if more || !self.operation.is_running() {
             return Ok(self.operation.is_running());
         }
-        // No job is changed by it: it says that the walk begins.
+        // This step changes no job. It records that the walk begins.
         (pop.step, pop.position, pop.part) = (self.operation.step, Some(POPPED.to_owned()), self.changing(&[]));
         match self.ask(OperationDeed::Step(pop)).await? {
             Operated::Done { operation, .. } => {
@@ -302,8 +300,8 @@ impl RunOperation {
         }
     }
 
-    /// It was not the turn of this step: the operation was stopped or taken over, or a failover has
-    /// lost the last steps. True: it continues from what is stored.
+    /// The step was rejected: the operation was stopped or taken over, or a failover has lost the
+    /// last steps. True: it continues from the stored state.
     fn restart_from_stored(&mut self, answer: Operated) -> Result<bool> {
         let Operated::Other(operation) = answer else { return Err(self.gone()) };
         self.continue_from(operation)?;
@@ -318,15 +316,15 @@ impl RunOperation {
         Error::NoSuchOperation(self.operation.address())
     }
 
-    /// Whether it has ended, or another runner takes its steps.
+    /// Whether it has ended, or another runner runs its steps.
     pub fn is_over(&self) -> bool {
         !self.operation.is_running() || !self.is_runner
     }
 }
 
 impl Inspector {
-    /// Takes the steps of an operation that is under way. The process that starts it is its first
-    /// runner. Another runner takes over when no step was taken for ten seconds.
+    /// Runs the steps of a running operation. The process that starts it is its first runner.
+    /// Another runner takes over if no step was run for ten seconds.
     pub fn run_operation(&self, operation: &Operation) -> RunOperation {
         RunOperation::new(self.clone(), operation.clone())
     }

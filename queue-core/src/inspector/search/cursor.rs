@@ -17,8 +17,8 @@ pub(super) struct At {
     pub(super) queue: String,
     #[serde(rename = "p")]
     pub(super) place: Option<Vec<u8>>,
-    /// Of the filter, and of the queues that were named: a cursor of others would pass over jobs. A
-    /// new search has no queues yet.
+    /// The digest of the filter and of the named queues: a cursor of another search would skip
+    /// jobs. A new search has no queues yet.
     #[serde(rename = "f")]
     pub(super) filter: u32,
     #[serde(rename = "n")]
