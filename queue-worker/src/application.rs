@@ -1,4 +1,4 @@
-//! The application's code: the functions of its tasks, and what they run with.
+//! The application's code: the functions of its tasks, and the values that they need.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -9,7 +9,7 @@ use queue_core::{
 
 use crate::threads::Threads;
 
-/// Names of tasks in one turn: the contract's bound, see
+/// The maximum number of task names in one turn: the bound of the contract, see
 /// [`Turn::resume`](queue_core::broker::Turn::resume).
 const RESUME_NAMES: usize = 200;
 
@@ -65,8 +65,9 @@ impl Application {
         self.subscribers.keys().copied()
     }
 
-    /// The names of tasks and types of event whose parked jobs this worker takes from a queue. If
-    /// they are too many for one turn, each call returns a random part of them.
+    /// The names of tasks and types of event whose parked jobs this worker takes from a queue. One
+    /// turn has room for [`RESUME_NAMES`] names. If there are more, each call returns a random part
+    /// of them.
     pub(crate) fn names_to_resume(&self, queue: &str) -> Vec<Arc<str>> {
         let events = self.subscribers.get(queue).into_iter().flat_map(|events| events.keys().copied());
         let mut names: Vec<Arc<str>> = self.tasks.keys().copied().chain(events).map(Arc::from).collect();

@@ -16,17 +16,18 @@ use crate::{connection::Connection, declarations::Declarations, error::WorkerErr
 /// Waits until the broker is in reach and can be relied on.
 ///
 /// # Errors
-/// What does not pass by itself, at once: credentials, settings that lose jobs, a newer schema.
+/// Errors that waiting does not resolve, at once: credentials, settings that lose jobs, a newer
+/// schema.
 pub(crate) async fn reach(connection: &Arc<Connection>) -> Result<(), WorkerError> {
     let waiting = connection.clone();
     on_broker(&connection.broker, async move { try_until_reached(&waiting).await }).await?.map_err(WorkerError::Queue)
 }
 
-/// Declares the limits of this worker's code and the rules of its groups, before it claims
-/// anything. It waits for a broker that has gone away again.
+/// Declares the limits of this worker's code and the rules of its groups, before the first claim.
+/// It waits if the broker becomes unavailable again.
 ///
 /// # Errors
-/// What does not pass by itself: a limit too many, missing rights.
+/// Errors that waiting does not resolve: too many limits, missing rights.
 pub(crate) async fn declare_limits(broker: &DynBroker, release: &str, declarations: &Arc<Declarations>) -> Result<(), WorkerError> {
     if declarations.limits.is_empty() && declarations.groups.is_empty() {
         return Ok(());
@@ -78,7 +79,7 @@ async fn declare_once(broker: &DynBroker, release: &str, declarations: &Declarat
         match broker.subscribe(subscription).await {
             Ok(false) => {}
             Ok(true) => tracing::info!(topic, subscription = &*subscription.name, begin, "subscription created"),
-            // What it has taken is worked off, which makes room. The declarer tries again.
+            // The worker runs the stored jobs, which makes room. The declarer tries again.
             Err(error @ Error::BrokerFull { .. }) => {
                 tracing::warn!(topic, subscription = &*subscription.name, %error, "cannot create the subscription: the broker is full; retrying");
             }
@@ -88,7 +89,7 @@ async fn declare_once(broker: &DynBroker, release: &str, declarations: &Declarat
     Ok(())
 }
 
-/// Logs which failures the broker's jobs survive.
+/// Logs the failures that the broker's jobs survive.
 pub(crate) async fn log_durability(broker: &DynBroker) {
     let asked = broker.clone();
     match on_broker(broker, async move { asked.durability().await }).await {
@@ -96,7 +97,7 @@ pub(crate) async fn log_durability(broker: &DynBroker) {
             tracing::warn!(broker = broker.info().location, durability = %Durability::Volatile, "{}", Durability::Volatile.meaning())
         }
         Ok(Ok(durability)) => tracing::info!(broker = broker.info().location, %durability, "{}", durability.meaning()),
-        // The broker may be unavailable again, which the other duties report.
+        // The broker may be unavailable again. The other duties report that.
         Ok(Err(error)) => tracing::debug!(broker = broker.info().location, %error, "cannot read the durability of the broker"),
         Err(_) => {}
     }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-/// How long what is left on the blocking threads of the runtime may take.
+/// The time that work on the blocking threads of the runtime has left when the future ends.
 const LEFT: Duration = Duration::from_secs(1);
 
-/// Runs a future to its end on a Tokio runtime of its own, with a thread for each core. It does
-/// what `#[tokio::main]` does, for a program that does not depend on Tokio itself; but it does not
-/// wait for threads that handlers block: at its end they have a second, and no more.
+/// Runs a future to its end on a new Tokio runtime with a thread for each core. It does what
+/// `#[tokio::main]` does, for a program that does not depend on Tokio itself. Unlike
+/// `#[tokio::main]`, it waits at most one second at its end for threads that handlers block.
 ///
 /// ```
 /// use queue_core::prelude::*;

@@ -14,8 +14,8 @@ use crate::{
 
 /// Runs the command line of a worker binary: this is its whole `main`.
 ///
-/// `setup` gives the worker the values that its tasks need. It runs only for `work`: `--help`,
-/// `status` and `enqueue` need neither a database nor a configuration of the application.
+/// `setup` provides the values that the tasks need. It runs only for `work`: `--help`, `status` and
+/// `enqueue` need neither a database nor a configuration of the application.
 ///
 /// ```no_run
 /// use std::process::ExitCode;
@@ -41,7 +41,7 @@ use crate::{
 /// examples, and `--json` where it prints data.
 ///
 /// The commands use the tasks that are linked into the program. The linker drops a crate of tasks
-/// that nothing names: write `use shop_tasks as _;` in the binary.
+/// that the program does not name: write `use shop_tasks as _;` in the binary.
 ///
 /// # Exit codes
 ///
@@ -62,8 +62,8 @@ use crate::{
 /// `watch` and `--watch` exit with 0.
 pub async fn run<F, W>(setup: F) -> ExitCode
 where
-    // Not `AsyncFnOnce`: of `|worker| async move { .. }` the compiler would not know the type of
-    // `worker`.
+    // Not `AsyncFnOnce`: the compiler could not infer the type of `worker` in `|worker| async move
+    // { .. }`.
     F: FnOnce(Worker) -> W,
     W: Future<Output = Result<Worker, Box<dyn Error + Send + Sync>>>,
 {
@@ -127,16 +127,16 @@ where
 {
     let log = Log::begin(args.job_log.map(|level| -> AllEvents { Box::new(JobLogLayer::new().level(level)) }))?;
     let ended = run_worker(url, args, setup).await;
-    // The runtime of the program waits for every thread that a handler has left behind, and
-    // standard error may be read by nobody.
+    // The runtime of the program waits for every thread that a handler has left. A write to
+    // standard error may block if the other end is not read.
     exit_soon(LEAVES, ended.as_ref().map_or_else(Failure::exit, |exit| *exit) as i32);
-    // Before the last spans, which may take longer than the program has.
+    // The report comes before the last spans, whose export may take longer than the program has.
     let code = ended.map_or_else(Failure::report, ExitCode::from);
     log.end().await;
     Ok(code)
 }
 
-/// How long the program may take for its end.
+/// The time that the program may take to end.
 const LEAVES: Duration = Duration::from_secs(1);
 
 async fn run_worker<F, W>(url: Option<String>, args: WorkArgs, setup: F) -> Result<Exit, Failure>
@@ -144,8 +144,8 @@ where
     F: FnOnce(Worker) -> W,
     W: Future<Output = Result<Worker, Box<dyn Error + Send + Sync>>>,
 {
-    // Until the worker listens, a signal ends the program, also while it waits for its broker (see
-    // `Worker::run`) or for its setup.
+    // Until the worker listens, a signal ends the program. This includes the waits for its broker
+    // (see `Worker::run`) and for its setup.
     let starting = at_signals()?;
     let client = match url {
         Some(url) => opened(&url).await?,
@@ -179,8 +179,8 @@ where
     Ok(Exit::GivenBack)
 }
 
-/// A database file cannot be opened while its disk is full or another process holds its lock. That
-/// is waited for, as the worker waits for a server.
+/// A database file cannot be opened while its disk is full or another process holds its lock. This
+/// waits, as the worker waits for a server.
 async fn opened(url: &str) -> queue_core::Result<Client> {
     let (mut patience, begun) = (Patience::new(LONGEST_PAUSE), now());
     loop {

@@ -16,7 +16,7 @@ pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(1);
 pub(crate) const STUCK: Duration = Duration::from_millis(500);
 
 /// With [`Worker::exit_if_stuck`](crate::Worker::exit_if_stuck), the process exits this long after
-/// such a handler was reported as stuck. It leaves time for the last requests, and for the end of
+/// such a handler was reported as stuck. This leaves time for the last requests, and for the end of
 /// the program.
 pub(crate) const LAST_DEEDS: Duration = Duration::from_millis(1250);
 
@@ -110,7 +110,7 @@ pub(crate) struct Settings {
     pub(crate) strict_order: bool,
     pub(crate) lease: Duration,
     pub(crate) grace: Duration,
-    /// With which code the process ends if handlers are stuck.
+    /// The exit code of the process if handlers are stuck.
     pub(crate) exit: Option<i32>,
     pub(crate) max_attempts: u32,
     pub(crate) timeout: Option<Duration>,
@@ -144,27 +144,27 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Between two heartbeats: six in a lease, and no fewer than one in five seconds.
-    /// It bounds how late a handler is cancelled. It must be shorter than the time between the
-    /// reclaimer's two checks: otherwise the different ends of a crashed process's leases could
-    /// look like heartbeats.
+    /// The time between two heartbeats: a sixth of the lease, but at most five seconds. It bounds
+    /// how late a handler is cancelled. It must be shorter than the time between the reclaimer's
+    /// two checks. Otherwise the different ends of a crashed process's leases could look like
+    /// heartbeats.
     pub(crate) fn heartbeat_interval(&self) -> Duration {
         (self.lease / 6).min(Duration::from_secs(5))
     }
 
-    /// How long a handler that is cancelled by a stop of the worker may run before it is dropped:
-    /// the last part of the grace time.
+    /// The time that a handler has to end after a stop of the worker has cancelled it. It is the
+    /// last part of the grace time. The handler is dropped at its end.
     pub(crate) fn notice(&self) -> Duration {
         (self.grace / 4).min(CANCEL_GRACE)
     }
 
-    /// Between two looks for handlers that should have ended.
+    /// The time between two checks for handlers that should have ended.
     pub(crate) fn tick(&self) -> Duration {
         self.heartbeat_interval().min(Duration::from_secs(1))
     }
 
-    /// Between two passes of the reclaimer, and between its two looks at a lane. Five and six
-    /// seconds with the default lease; with a shorter one, in proportion.
+    /// The time between two passes of the reclaimer, and between its two checks of a lane. Five and
+    /// six seconds with the default lease; in proportion with a shorter one.
     pub(crate) fn reclaim(&self) -> (Duration, Duration) {
         (self.heartbeat_interval(), (self.lease / 5).min(Duration::from_secs(6)))
     }

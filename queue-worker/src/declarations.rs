@@ -19,7 +19,7 @@ pub(crate) struct Declarations {
     pub(crate) schedules: Vec<Prepared>,
     pub(crate) limits: Limits,
     pub(crate) groups: GroupRules,
-    /// How often waiting jobs of a queue are promoted, by queue.
+    /// The aging interval of waiting jobs, by queue.
     pub(crate) aging: BTreeMap<&'static str, Duration>,
     pub(crate) subscriptions: Vec<Subscribe>,
 }

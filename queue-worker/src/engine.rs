@@ -52,7 +52,7 @@ use crate::{
     time::now,
 };
 
-/// What a worker was configured to be.
+/// The configuration of a worker.
 pub(crate) struct Plan {
     pub(crate) client: Client,
     pub(crate) registry: Registry,
@@ -61,10 +61,10 @@ pub(crate) struct Plan {
     pub(crate) settings: Settings,
     pub(crate) middleware: Stack,
     pub(crate) health: Option<SocketAddr>,
-    /// Its configuration.
+    /// The configured release.
     pub(crate) release: Option<String>,
     pub(crate) declarations: Arc<Declarations>,
-    /// Those of outboxes.
+    /// The relays of outboxes.
     #[cfg(feature = "outbox")]
     pub(crate) relays: Vec<queue_outbox::Relay>,
 }
@@ -100,7 +100,7 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     let broker = plan.client.broker().clone();
     let identity = tokio::select! {
         identity = plan.identity() => identity,
-        // It has a stop request, or the sender of such requests is gone.
+        // The worker has a stop request, or the sender of such requests was dropped.
         _ = stage.wait_for(|stage| *stage > Stage::Running) => return Ok(Stopped::default()),
     };
     let shared = plan.shared(identity);
@@ -128,14 +128,14 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     }
     tokio::select! {
         reached = arrival::reach(&shared.connection) => reached?,
-        // It has a stop request, or the sender of such requests is gone.
+        // The worker has a stop request, or the sender of such requests was dropped.
         _ = stage.wait_for(|stage| *stage > Stage::Running) => return Ok(Stopped::default()),
     }
     let release = shared.identity.info.release();
     tokio::select! {
         // No job is claimed before its limits are known.
         declared = arrival::declare_limits(&broker, &release, &plan.declarations) => declared?,
-        // It has a stop request, or the sender of such requests is gone.
+        // The worker has a stop request, or the sender of such requests was dropped.
         _ = stage.wait_for(|stage| *stage > Stage::Running) => return Ok(Stopped::default()),
     }
     arrival::log_durability(&broker).await;
@@ -152,7 +152,7 @@ pub(crate) async fn run(plan: Plan, mut stage: watch::Receiver<Stage>) -> Result
     let pump = Pump::new(shared, plan.queues, received, batches, stage);
     broker.spawn(Box::pin(async move {
         let outcome = AssertUnwindSafe(pump.run()).catch_unwind().await;
-        // Nobody listens when the worker's future was dropped.
+        // The receiver is dropped together with the worker's future.
         let _ = ended.send(outcome.map_err(|panic| WorkerError::Died(panic_text(panic))));
     }));
     let outcome = end.await;

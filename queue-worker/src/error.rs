@@ -1,13 +1,13 @@
-//! Why a worker does not run.
+//! The errors of a worker.
 
-/// What keeps a worker from starting, or made it stop.
+/// An error that prevents the start of a worker, or that has stopped it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
-    /// Settings, tasks or injected values that cannot work, one per line. Nothing was started.
+    /// Invalid settings, tasks or injected values, one per line. Nothing was started.
     #[error("the worker cannot start: {}", .0.join("\n  and "))]
     Setup(Vec<String>),
-    /// The broker refused.
+    /// The broker returned an error.
     #[error(transparent)]
     Queue(#[from] queue_core::Error),
     /// A background duty of the worker crashed, which is a bug of this library. Its jobs run again

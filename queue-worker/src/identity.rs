@@ -8,7 +8,7 @@ use std::{
 
 use queue_core::broker::{ProcessId, TEXT_MAX, WorkerInfo};
 
-/// The release of workers for which the program sets none.
+/// The environment variable with the release, for programs that set none.
 pub(crate) const RELEASE: &str = "QUEUE_RELEASE";
 
 /// The text for an unknown release or host.
@@ -22,8 +22,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// A worker of this release. Without a release, the executable is read, on a thread that may
-    /// block.
+    /// A worker of this release. Without a release, reads the executable on a blocking thread.
     pub(crate) async fn new(release: Option<String>, tasks: impl Iterator<Item = &str> + Send) -> Self {
         let release = match release {
             Some(release) => release,
@@ -35,14 +34,14 @@ impl Identity {
     }
 }
 
-/// The configured release of a worker: from the program, else from the environment. An environment
-/// that names none has an empty one, which is a [problem].
+/// The configured release of a worker: from the program, else from the environment. An empty
+/// variable gives an empty release, which is a [problem].
 pub(crate) fn release(set: Option<&str>) -> Option<String> {
     let of_environment = || std::env::var_os(RELEASE).map(|release| release.to_string_lossy().into_owned());
     set.map(ToOwned::to_owned).or_else(of_environment)
 }
 
-/// What is wrong with the name of a release.
+/// The problem of an invalid release name.
 pub(crate) fn problem(release: &str) -> Option<String> {
     if release.is_empty() {
         return Some(format!(
@@ -70,8 +69,8 @@ fn host() -> String {
     if name.is_empty() { UNKNOWN.to_owned() } else { name }
 }
 
-/// A digest of this process's executable, which is read once: two builds of a program are two
-/// releases.
+/// A digest of this process's executable, which is computed once. Two builds of a program are
+/// therefore two releases.
 fn digest() -> String {
     static DIGEST: OnceLock<String> = OnceLock::new();
     DIGEST.get_or_init(|| release_of(executable().and_then(digest_of))).clone()
@@ -81,8 +80,8 @@ fn release_of(digest: io::Result<u64>) -> String {
     digest.map_or_else(|_| UNKNOWN.to_owned(), |digest| format!("exe-{digest:016x}"))
 }
 
-/// The file from which this process was started. A deployment may have put another one in its
-/// place.
+/// The file from which this process was started. A deployment may have replaced the file at this
+/// path.
 fn executable() -> io::Result<File> {
     if cfg!(target_os = "linux")
         && let Ok(file) = File::open("/proc/self/exe")

@@ -14,9 +14,9 @@ use tracing::{
 };
 use tracing_subscriber::{Layer, layer::Context, registry::LookupSpan};
 
-/// Puts the events of a job into its log, beside the lines of [`JobContext::log`]: whatever code
-/// logs with `tracing` within the span of the run, also in functions that know nothing of jobs, and
-/// in tasks that carry the span along.
+/// Copies `tracing` events to the log of a job, together with the lines of [`JobContext::log`]. It
+/// copies all events within the span of the run. These include events of functions without access
+/// to the job, and of tasks that run within the span.
 ///
 /// ```
 /// use queue_worker::JobLogLayer;
@@ -26,12 +26,12 @@ use tracing_subscriber::{Layer, layer::Context, registry::LookupSpan};
 /// # drop(subscriber);
 /// ```
 ///
-/// What is logged with the crate `log` is taken as well, where `tracing-log` brings it to
-/// `tracing`: without the fields that say from which place it came.
+/// Events of the crate `log` are also copied if `tracing-log` forwards them to `tracing`. The
+/// fields with their origin are left out.
 ///
-/// By default, these are the events of level `info` and above. A filter of the whole subscriber
-/// that disables spans of level `info` leaves no span to which an event could belong. Events of
-/// this library itself are not taken.
+/// By default, these are the events of level `info` and above. If a filter of the whole subscriber
+/// disables spans of level `info`, no event can be copied. Events of this library itself are not
+/// copied.
 #[derive(Debug)]
 #[must_use = "it goes into a subscriber: `registry().with(JobLogLayer::new())`"]
 pub struct JobLogLayer {
@@ -42,14 +42,14 @@ pub struct JobLogLayer {
 struct Job(JobContext);
 
 thread_local! {
-    /// The job whose span is made just now on this thread.
+    /// The job whose span is being created on this thread.
     static OPENS: RefCell<Option<JobContext>> = const { RefCell::new(None) };
 }
 
-/// Whether a program has made such a layer.
+/// Whether the program has created such a layer.
 static WANTED: AtomicBool = AtomicBool::new(false);
 
-/// Makes the span of a run, so that the layer learns whose it is.
+/// Creates the span of a run, and passes its job to the layer.
 pub(crate) fn opening<T>(context: &JobContext, open: impl FnOnce() -> T) -> T {
     if !WANTED.load(Ordering::Relaxed) {
         return open();
@@ -120,16 +120,16 @@ fn is_internal(target: &str) -> bool {
     ["queue_core", "queue_worker", "queue_cli"].contains(&target.split("::").next().unwrap_or_default())
 }
 
-/// The origin of a line of the crate `log`, in the fields of `tracing-log`.
+/// Whether the field is one that `tracing-log` adds, with the origin of a line of the crate `log`.
 fn is_of_log(field: &str) -> bool {
     matches!(field, "log.target" | "log.module_path" | "log.file" | "log.line")
 }
 
-/// The message of an event, and its fields behind it.
+/// The message of an event, followed by its fields.
 #[derive(Default)]
 struct Text {
-    /// Of an event that `tracing-log` has made of a line of the crate `log`: the target of that
-    /// line.
+    /// The target of the original line, if `tracing-log` has created the event from a line of the
+    /// crate `log`.
     target: String,
     message: String,
     fields: String,

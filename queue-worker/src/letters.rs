@@ -8,7 +8,7 @@ use queue_core::{
     broker::{BuryReason, DynBroker, Ending, Finish},
 };
 
-/// A job as the commands take it: `queue/id`.
+/// The address of a job in the form of the commands: `queue/id`.
 pub(crate) fn address<'a>(queue: &'a str, id: &'a JobId) -> impl fmt::Display + fmt::Debug + 'a {
     struct Address<'a>(&'a str, &'a JobId);
     impl fmt::Display for Address<'_> {
@@ -29,13 +29,13 @@ pub(crate) fn address<'a>(queue: &'a str, id: &'a JobId) -> impl fmt::Display + 
 pub(crate) struct Burial {
     pub(crate) id: JobId,
     pub(crate) claim: u64,
-    /// `None` where the envelope cannot be read.
+    /// `None` if the envelope cannot be read.
     pub(crate) task: Option<String>,
-    /// The one that has buried it among them.
+    /// Including the attempt that has buried the job.
     pub(crate) attempts: u32,
 }
 
-/// Logs which of these endings have created dead letters. The broker has accepted all but the
+/// Logs the dead letters that these endings have created. The broker has accepted all but the
 /// `stale` ones.
 pub(crate) fn log_confirmed(queue: &str, burials: &mut Vec<Burial>, finishes: &[Finish], stale: &[usize]) {
     for (position, finish) in finishes.iter().enumerate() {
@@ -48,7 +48,7 @@ pub(crate) fn log_confirmed(queue: &str, burials: &mut Vec<Burial>, finishes: &[
     }
 }
 
-/// The broker has not answered, and will not be asked again.
+/// Logs burials that the broker did not confirm and that will not be sent again.
 pub(crate) fn log_unconfirmed(queue: &str, burials: &mut Vec<Burial>) {
     for Burial { id, task, attempts, .. } in burials.drain(..) {
         tracing::error!(
@@ -60,10 +60,10 @@ pub(crate) fn log_unconfirmed(queue: &str, burials: &mut Vec<Burial>) {
     }
 }
 
-/// Logs the jobs that the broker itself has buried.
+/// Logs the jobs that the broker has buried.
 pub(crate) async fn log_buried(broker: &DynBroker, queue: &str, ids: &[JobId], reason: BuryReason) {
     for id in ids {
-        // Without an answer, or if somebody has removed it since, the address has to do.
+        // Without an answer, or if the job was removed in the meantime, logs only the address.
         let record = broker.show(queue, id).await.ok().flatten();
         let task = record.as_ref().and_then(|record| Some(Envelope::decode(&record.envelope).ok()?.task.into_owned()));
         let (attempts, crashes) = record.as_ref().map_or((0, None), |record| (record.attempts, Some(record.crashes)));

@@ -22,10 +22,10 @@ use queue_core::{
 
 use crate::{messages::Ran, queues::Queues};
 
-/// Tasks of a queue, at most, that have a label of their own.
+/// The maximum number of tasks of a queue that have their own label.
 const MOST_TASKS: usize = 200;
 
-/// Name, kind, labels, and what it is.
+/// Name, kind, labels, and description.
 type Metric = (&'static str, Kind, &'static [&'static str], &'static str);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
     Histogram,
 }
 
-/// All of them.
+/// All metrics.
 pub(crate) const METRICS: [Metric; 37] = [
     ("queue_jobs", Kind::Gauge, &["queue", "state"], "jobs in this state"),
     (
@@ -112,7 +112,7 @@ pub(crate) struct TaskMetrics {
 }
 
 impl TaskMetrics {
-    /// `others` is how many tasks of the queue have metrics already.
+    /// `others` is the number of tasks of the queue that already have metrics.
     pub(crate) fn new(queue: &Arc<str>, task: &str, others: usize) -> Self {
         let task: Arc<str> = if others < MOST_TASKS { task.into() } else { OTHERS.into() };
         let labels = [("queue", queue.to_string()), ("task", task.to_string())];
@@ -146,13 +146,13 @@ impl TaskMetrics {
     }
 }
 
-/// Jobs of crashed workers were reclaimed. It is rare.
+/// Counts reclaimed jobs of crashed workers. This is rare, so the handles are not kept.
 pub(crate) fn reclaimed(queue: &str, jobs: usize, crashed: usize) {
     metrics::counter!("queue_reclaims_total", "queue" => queue.to_owned()).increment(jobs as u64);
     metrics::counter!("queue_crashes_total", "queue" => queue.to_owned()).increment(crashed as u64);
 }
 
-/// Ticks of a schedule were made or skipped.
+/// Counts ticks of a schedule that were made or skipped.
 pub(crate) fn ticked(queue: &str, late: &[Duration], skipped: u64) {
     metrics::counter!("queue_schedule_ticks_total", "queue" => queue.to_owned()).increment(late.len() as u64);
     metrics::counter!("queue_schedule_skipped_total", "queue" => queue.to_owned()).increment(skipped);
@@ -178,17 +178,17 @@ pub(crate) fn report_dropped_lines() {
     metrics::counter!("queue_log_lines_dropped_total").absolute(DROPPED_LINES.load(Ordering::Relaxed));
 }
 
-/// The broker answers again. It is rare.
+/// Counts a reconnection to the broker. This is rare, so the handle is not kept.
 pub(crate) fn reconnected() {
     metrics::counter!("queue_broker_reconnects_total").increment(1);
 }
 
-/// The same client, whose calls are counted and timed.
+/// The same client, with an observer that counts and times its calls.
 pub(crate) fn observed(client: &Client) -> Client {
     client.with_observer(Calls::default())
 }
 
-/// Handles by verb, and by verb and outcome, made at the first call.
+/// Handles by verb, and by verb and outcome. They are created at the first call.
 #[derive(Default)]
 struct Calls(RwLock<HashMap<VerbAndOutcome, (Counter, Histogram)>>);
 
@@ -235,7 +235,7 @@ pub(crate) fn describe(queues: &Queues) {
 
 pub(crate) use self::prometheus::{answer, install, keep_up};
 
-/// The text that Prometheus reads.
+/// The text in the format of Prometheus.
 #[cfg(feature = "prometheus")]
 mod prometheus {
     use std::sync::OnceLock;
@@ -249,7 +249,7 @@ mod prometheus {
 
     static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
 
-    /// Takes the facade, unless the application has a recorder of its own.
+    /// Installs the recorder, unless the application has installed another one.
     pub(crate) fn install() {
         let built = PrometheusBuilder::new().set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &BUCKETS);
         let recorder = match built {
@@ -268,7 +268,7 @@ mod prometheus {
         Some(Answer::metrics(HANDLE.get()?.render()))
     }
 
-    /// Without it, histograms grow until the next scrape.
+    /// Without this, histograms grow until the next scrape.
     pub(crate) fn keep_up() {
         if let Some(handle) = HANDLE.get() {
             handle.run_upkeep();
@@ -276,7 +276,7 @@ mod prometheus {
     }
 }
 
-/// Another exporter is used.
+/// Builds without the feature `prometheus` may use another exporter.
 #[cfg(not(feature = "prometheus"))]
 mod prometheus {
     use queue_core::__private::Answer;

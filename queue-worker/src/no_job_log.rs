@@ -1,8 +1,8 @@
-//! Without the feature `job-log` no layer asks whose span it is.
+//! Replaces `job_log` if the feature is off: no layer needs the job of a span.
 
 use queue_core::JobContext;
 
-/// Makes the span of a run.
+/// Creates the span of a run.
 pub(crate) fn opening<T>(_: &JobContext, open: impl FnOnce() -> T) -> T {
     open()
 }

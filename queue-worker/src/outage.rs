@@ -21,7 +21,7 @@ use crate::{
 /// Whether the broker answers, as far as this worker knows.
 pub(crate) struct Outage {
     broker: DynBroker,
-    /// For those who come often.
+    /// A copy of the state without a lock, for frequent callers.
     is_on: AtomicBool,
     state: Mutex<State>,
 }
@@ -29,9 +29,9 @@ pub(crate) struct Outage {
 #[derive(Default)]
 struct State {
     begun: Option<Begun>,
-    /// When the latest was over.
+    /// The end of the latest outage.
     ended: Option<Instant>,
-    /// Requests that have met with it and have no answer yet.
+    /// Requests that were affected by the outage and have no answer yet.
     waiting: usize,
     /// When a loss of data was last reported.
     loss_logged: Option<Instant>,
@@ -43,8 +43,8 @@ struct Begun {
     logged: bool,
 }
 
-/// A request that has met with the outage. As long as there is one the outage is not over: a part
-/// of the broker may answer.
+/// A request that was affected by the outage. The outage lasts as long as such a request exists,
+/// because only a part of the broker may answer.
 pub(crate) struct Waiting(Arc<Outage>);
 
 impl Outage {
@@ -52,7 +52,7 @@ impl Outage {
         Arc::new(Outage { broker, is_on: AtomicBool::new(false), state: Mutex::default() })
     }
 
-    /// A request was sent at this time and has no answer; it will be sent again.
+    /// A request that was sent at this time has no answer. It will be sent again.
     pub(crate) fn begin_waiting(self: &Arc<Self>, sent: Instant, error: &Error) -> Waiting {
         let mut state = self.lock();
         state.waiting += 1;
@@ -77,7 +77,7 @@ impl Outage {
         }
     }
 
-    /// The broker has answered.
+    /// Ends the outage, unless other requests still have no answer.
     pub(crate) fn answered(&self) {
         if !self.is_on.load(Ordering::Relaxed) {
             return;
@@ -95,7 +95,7 @@ impl Outage {
         }
     }
 
-    /// The broker does not know a lane whose lease has not expired. One line for all lanes and
+    /// The broker does not know a lane whose lease has not expired. Logs one line for all lanes and
     /// queues.
     pub(crate) fn log_data_loss(&self, now: Instant) {
         if self.lock().loss_logged.replace(now).is_some_and(|logged| now.saturating_duration_since(logged) < LOGGED_AGAIN) {

@@ -1,11 +1,11 @@
-//! How one thing is tried again and again.
+//! The pauses between the tries of one operation.
 
 use std::time::Duration;
 
 use crate::tuning::{FIRST_PAUSE, LONGEST_PAUSE};
 
-/// Between the tries of one request: 50 ms, doubling up to a longest pause, the upper half of each
-/// random.
+/// The pauses between the tries of one request. They start at 50 ms and double up to a longest
+/// pause. The upper half of each is random.
 pub(crate) struct Patience {
     tries: u32,
     longest: Duration,
@@ -21,13 +21,13 @@ impl Patience {
         self.tries += 1;
     }
 
-    /// How many there were.
+    /// The number of failures.
     pub(crate) fn tries(&self) -> u32 {
         self.tries
     }
 
-    /// Whether the latest failure is logged: an outage is logged at its start, and then less and
-    /// less often.
+    /// Whether the latest failure is logged. An outage is logged at its start, and then at growing
+    /// intervals.
     pub(crate) fn is_logged(&self) -> bool {
         self.tries == 1 || (self.tries >= 8 && self.tries.is_power_of_two())
     }

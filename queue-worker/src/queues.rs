@@ -4,13 +4,13 @@ use std::sync::{Arc, atomic::AtomicBool};
 
 use queue_core::__private::LeaseClock;
 
-/// Parts of the worker name a queue by its position in this list.
+/// Parts of the worker refer to a queue by its index in this list.
 pub(crate) type Queues = Arc<[Queue]>;
 
 pub(crate) struct Queue {
     pub(crate) name: Arc<str>,
-    /// Until when a program waits for the result of a job of the queue, as far as is known. Until
-    /// then, results of jobs without a retention are sent, too.
+    /// The time until which a program waits for the result of a job of the queue, as far as known.
+    /// Until then, results of jobs without a retention are also sent.
     pub(crate) watched: LeaseClock,
     /// Whether the queue has, or had, schedules.
     pub(crate) has_schedules: AtomicBool,

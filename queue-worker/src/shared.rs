@@ -1,4 +1,4 @@
-//! What the pump and the runs of jobs share. A duty gets only the parts that it uses.
+//! The state that the pump and the runs of jobs share. A duty gets only the parts that it uses.
 
 use std::sync::Arc;
 

@@ -11,15 +11,15 @@ use tokio::sync::watch;
 /// The stages of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// It claims and runs.
+    /// The worker claims and runs jobs.
     Running,
-    /// It claims nothing; what runs may end within the grace time.
+    /// The worker claims no jobs. Running jobs may end within the grace time.
     Draining,
     /// The grace time has ended or was skipped: running jobs are returned.
     Hurrying,
 }
 
-/// Stops workers from any thread. Clones share one state, and one `Shutdown` may stop several
+/// Stops workers from any thread. Clones share one state, and one `Shutdown` can stop several
 /// workers.
 ///
 /// ```standalone_crate
@@ -43,7 +43,7 @@ pub struct Shutdown(Arc<Mutex<Switch>>);
 #[derive(Debug)]
 struct Switch {
     stage: Stage,
-    /// The workers that run with it.
+    /// The workers that this switch stops.
     workers: Vec<watch::Sender<Stage>>,
 }
 
@@ -64,7 +64,7 @@ impl Shutdown {
         self.switch().advance(Stage::Hurrying);
     }
 
-    /// Stops `worker` as well, at once if the switch was used before.
+    /// Stops `worker` as well. If the switch was used before, this takes effect at once.
     pub(crate) fn attach(&self, worker: watch::Sender<Stage>) {
         let mut switch = self.switch();
         switch.workers.push(worker);
@@ -91,7 +91,7 @@ impl Default for Shutdown {
     }
 }
 
-/// What a worker did and left when it stopped.
+/// The result of a worker when it has stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stopped {
@@ -107,13 +107,13 @@ pub struct Stopped {
 }
 
 impl Stopped {
-    /// True if every job had ended by itself, and the broker has confirmed it.
+    /// True if every job has ended without being stopped, and the broker has confirmed its ending.
     pub fn is_clean(&self) -> bool {
         self.returned + self.stuck + self.unconfirmed == 0
     }
 }
 
-/// The same for one worker. Dropping it is the second stage.
+/// The switch of one worker. Dropping it requests the second stage.
 #[derive(Debug)]
 pub(crate) struct Control(watch::Sender<Stage>);
 
@@ -155,8 +155,8 @@ fn advance(stage: &watch::Sender<Stage>, to: Stage) {
 /// A stopping process exits within this time after its grace time, or after the second signal.
 const EXIT: Duration = Duration::from_secs(3);
 
-/// Stops a worker at the first signal, and hurries at the second. With an exit code, the process
-/// ends in time even if the thread of the broker is blocked.
+/// Stops a worker at the first signal, and requests the second stage at the second signal. With an
+/// exit code, the process ends in time even if the thread of the broker is blocked.
 pub(crate) async fn stop_at(mut signals: Signals, shutdown: Shutdown, grace: Duration, exit: Option<i32>) {
     let Signal { name, .. } = signals.next().await;
     shutdown.drain();

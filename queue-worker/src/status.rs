@@ -6,15 +6,15 @@ use queue_core::__private::LeaseClock;
 
 #[derive(Default)]
 pub(crate) struct Status {
-    /// Whether the broker has been reached once, so that work could begin.
+    /// Whether the broker was reached, so that work could begin.
     pub(crate) reached: AtomicBool,
     /// Whether an operator has asked the worker to claim nothing.
     pub(crate) quiet: AtomicBool,
-    /// Whether the worker has a stop request: no job is started any more.
+    /// Whether the worker has a stop request. No job is started after that.
     pub(crate) stopping: AtomicBool,
-    /// When the pump last read its clock.
+    /// The last time at which the pump has read its clock.
     pub(crate) pulse: LeaseClock,
-    /// Jobs that run.
+    /// The number of running jobs.
     pub(crate) running: AtomicUsize,
     /// Running jobs that were cancelled and did not stop.
     pub(crate) stuck: AtomicUsize,

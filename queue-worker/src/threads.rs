@@ -16,7 +16,7 @@ const IDLE: Duration = Duration::from_secs(10);
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// The threads that have nothing to do; the last one was busy last.
+/// The idle threads, in the order in which they became idle.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Threads(Arc<Mutex<Vec<Idle>>>);
 
@@ -27,7 +27,7 @@ struct Idle {
 }
 
 impl Threads {
-    /// Runs it on a thread, which must not be held up by anything else.
+    /// Runs the work at once on a thread that no other work uses.
     pub(crate) fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<oneshot::Receiver<T>> {
         let (ended, end) = oneshot::channel();
         let mut work: Work = Box::new(move || drop(ended.send(work())));
@@ -35,7 +35,7 @@ impl Threads {
             let Some(idle) = self.idle().pop() else { break };
             match idle.next.send(work) {
                 Ok(()) => return Ok(end),
-                // It has just ended.
+                // The thread has just ended.
                 Err(mpsc::SendError(unsent)) => work = unsent,
             }
         }
@@ -55,8 +55,8 @@ impl Threads {
         }
     }
 
-    /// The work of a thread that is about to end, if the thread was chosen just before: then its
-    /// work is on its way.
+    /// The work of a thread that is about to end. It has work if it is no longer in the list of
+    /// idle threads.
     fn last_work(&self, thread: ThreadId, works: &mpsc::Receiver<Work>) -> Option<Work> {
         let mut idle = self.idle();
         match idle.iter().position(|idle| idle.thread == thread) {

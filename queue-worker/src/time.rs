@@ -1,8 +1,9 @@
-//! The clock of everything that the worker waits for.
+//! The clock for all waits of the worker.
 
 use std::time::Instant;
 
-/// Now, by the runtime's clock: in a test or simulation that owns the time, its own.
+/// The current time of the runtime's clock. In a test or simulation that controls the time, it is
+/// the simulated time.
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }

@@ -6,84 +6,87 @@ use std::time::Duration;
 
 // The pump: how much a turn carries.
 
-/// Lanes, at most, of one process on one queue. More let more turns be prepared while others are in
-/// flight; each has a lease of its own to renew. Not measured by itself.
+/// The maximum number of lanes of one process on one queue. With more lanes, more turns can be
+/// prepared while others are in flight, but each lane has a lease to renew. Not measured
+/// separately.
 pub(crate) const LANES: usize = 4;
 
-/// Turns a second that a worker makes, about, however short its jobs are. With [`PATIENCE`]:
-/// 200,000 jobs in 1,000 queues take 5,300 to 8,000 scripts instead of 8,900, and those of one
-/// queue 2,480 instead of 3,330 (decision 006).
+/// The approximate number of turns per second that a worker sends if its jobs are short. With
+/// [`PATIENCE`], 200,000 jobs in 1,000 queues take 5,300 to 8,000 scripts instead of 8,900. Those
+/// of one queue take 2,480 instead of 3,330 (decision 006).
 pub(crate) const TURNS: f64 = 1000.0;
 
-/// How long a turn that carries little waits for the answer to another one. See [`TURNS`]: more
-/// saves scripts, and delays the jobs that wait by as much.
+/// How long a small turn waits for the answer to another turn. See [`TURNS`]: a longer wait saves
+/// scripts, and delays the waiting jobs by the same time.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(5);
 
-/// No turn has to carry more than this part of the slots, as a divisor: while the jobs of one turn
-/// run, another is in flight. Half instead of a quarter: 1,000 queues reach 0.88 of one instead of
-/// 0.73 (decision 006).
+/// The minimum size of a turn is at most this part of the slots, as a divisor. While the jobs of
+/// one turn run, another turn is in flight. With a half instead of a quarter, 1,000 queues reach
+/// 0.88 of the throughput of one queue instead of 0.73 (decision 006).
 pub(crate) const PARTS: usize = 2;
 
-/// The pump does not wait longer for a turn in flight: its server may hang. Longer than any answer
-/// of a healthy server near by. Not measured.
+/// The pump does not wait longer than this for a turn in flight, because its server may hang. It is
+/// longer than any answer of a healthy nearby server. Not measured.
 pub(crate) const YOUNG: Duration = Duration::from_millis(20);
 
-/// Seconds for which a job is taken to hold its slot before the first has ended. Long: a new worker
-/// sends each turn at once.
+/// The assumed time in seconds for which a job holds its slot, until the first job has ended. It is
+/// long, so that a new worker sends each turn at once.
 pub(crate) const UNKNOWN_HELD: f64 = 1.0;
 
-/// Seconds, at most, for which one job counts in the average: after one of an hour, a worker learns
-/// within some tens of short jobs that they are short.
+/// The maximum of the seconds with which one job counts in the average. After a job of one hour, a
+/// worker adapts to short jobs within some tens of jobs.
 pub(crate) const LONGEST_HELD: f64 = 10.0;
 
-/// The share of a single job in the average. Larger follows a change sooner, smaller is less misled
-/// by one odd job.
+/// The weight of a single job in the average. A larger weight follows a change sooner. A smaller
+/// one is less affected by a single unusual job.
 pub(crate) const GAIN: f64 = 1.0 / 16.0;
 
-/// Jobs: the smallest part in which a queue with a backlog is claimed from by several lanes. A turn
-/// costs the server the same for one job as for twenty (decision 006).
+/// The minimum number of jobs in a part when several lanes claim from a queue with a backlog. A
+/// turn costs the server the same for one job as for twenty (decision 006).
 pub(crate) const SMALLEST_PART: usize = 16;
 
-/// Claims, at most, of one turn, and plain acks. At 6 µs a job (`server_us`), the script of a full
-/// turn takes about 1.5 ms, in which the broker answers no other request.
+/// The maximum number of claims in one turn, and of plain acks. At 6 µs a job (`server_us`), the
+/// script of a full turn takes about 1.5 ms, in which the broker answers no other request.
 pub(crate) const MOST_WORK: usize = 256;
 
-/// Queues, at most, among which the free slots are divided at once: turns for more would carry less
-/// than a part.
+/// The maximum number of queues among which the free slots are divided at once. With more queues, a
+/// turn would be smaller than a part.
 pub(crate) const MOST_PARTS: usize = 64;
 
-/// Parts that a queue with endings may get in a row while others wait: its endings travel with the
-/// next claim, which saves a turn. More would be less fair.
+/// The number of parts that a queue with endings may get in a row while others wait. Its endings
+/// travel with the next claim, which saves a turn. A larger number would be less fair.
 pub(crate) const LEAD: usize = 2;
 
-/// Events, at most, that are taken in before turns are planned again. Planning costs as much for
-/// one event as for many.
+/// The maximum number of events that are received before turns are planned again. Planning has the
+/// same cost for one event as for many.
 pub(crate) const EVENTS: usize = 4096;
 
-// The pump: when queues are asked.
+// The pump: polls of queues.
 
-/// Queues, at most, that are registered with at once. Together with one subscription for all: a
-/// worker of 1,000 queues is at full speed after 150 ms instead of 350 (decision 006).
+/// The maximum number of queues with which the worker registers at once. Together with one
+/// subscription for all, a worker of 1,000 queues reaches its full speed after 150 ms instead of
+/// 350 (decision 006).
 pub(crate) const MOST_INTRODUCED: usize = 64;
 
-/// A turn that is in flight for longer keeps no slots from other queues. Shorter gives up answers
-/// of slow servers, whose jobs are then returned at once; longer lets one dead server hold the
-/// slots of all queues for as long.
+/// A turn that is in flight for longer keeps no slots from other queues. With a shorter time, more
+/// jobs of slow servers would be claimed and returned. With a longer time, one dead server would
+/// hold the slots of all queues for longer.
 pub(crate) const LATE: Duration = Duration::from_millis(500);
 
-/// Between two turns that ask for parked jobs, at least: few queues have any, and the names cost
-/// bytes.
+/// The minimum time between two turns that request parked jobs. Few queues have any, and the names
+/// cost bytes.
 pub(crate) const RESUME: Duration = Duration::from_secs(1);
 
-/// At least between two heartbeats that are made because there may be news.
+/// The minimum time between two heartbeats that are sent because they may have an answer of
+/// interest.
 pub(crate) const NEWS_APART: Duration = Duration::from_millis(20);
 
-/// Between two polls of an idle queue that few workers share. The announcement comes first nearly
-/// always; a poll finds the work whose announcement was lost.
+/// The time between two polls of an idle queue that few workers share. Nearly always the
+/// announcement of work arrives first. A poll finds work whose announcement was lost.
 pub(crate) const POLL: Duration = Duration::from_secs(1);
 
-/// Between two polls of an idle queue by any of its lanes, where many share it: five a second by
-/// all together.
+/// The time between two polls of an idle queue that many lanes share: all of its lanes together
+/// poll it five times a second.
 pub(crate) const POLL_SHARE: Duration = Duration::from_millis(200);
 
 /// Polls of calm queues that are due within this time are sent together: their requests travel in
@@ -91,18 +94,18 @@ pub(crate) const POLL_SHARE: Duration = Duration::from_millis(200);
 /// cost 1.3 % of a core instead of 3.3 (decision 006).
 pub(crate) const POLLED_TOGETHER: Duration = Duration::from_millis(200);
 
-/// A handler that does not reach its next `await` within this time is reported: it delays the
-/// others of its runtime. Longer than a busy machine leaves a thread without a core.
+/// A handler that does not reach its next `await` within this time is reported, because it delays
+/// the others of its runtime. On a busy machine, a thread waits less than this for a core.
 pub(crate) const BLOCKS: Duration = Duration::from_secs(3);
 
 // Progress and log lines of handlers.
 
-/// Between two requests that store progress and logs of running jobs. A higher frequency is not
-/// visible to users, and loads the server.
+/// The time between two requests that store progress and logs of running jobs. A higher frequency
+/// is not visible to users, and loads the server.
 pub(crate) const PROGRESS: Duration = Duration::from_millis(250);
 
-/// The longest time for which the result of a job waits for the last progress and log lines of its
-/// handler. Longer would hold up jobs for what none depends on.
+/// The maximum time for which the result of a job waits for the last progress and log lines of its
+/// handler. A longer wait would delay the result, which does not depend on them.
 pub(crate) const LAST_PROGRESS: Duration = Duration::from_secs(1);
 
 /// The time after which a request that stores progress and logs is abandoned, because those of
@@ -111,96 +114,98 @@ pub(crate) const PROGRESS_PATIENCE: Duration = Duration::from_millis(500);
 
 // Tries.
 
-/// The first pause before a request without an answer is sent again; it doubles with each. A server
-/// that restarts is met again soon.
+/// The first pause before a request without an answer is sent again. It doubles with each try. It
+/// is short, so that the worker soon reaches a server that has restarted.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The longest such pause: after an outage of any length, work continues within this time.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Before a duty that has panicked is started again. Without it, one that always panics would take
-/// a core.
+/// The pause before a duty that has panicked is started again. Without it, a duty that always
+/// panics would use a whole core.
 pub(crate) const RESTART: Duration = Duration::from_secs(1);
 
-/// A duty that panics more often in a row makes the process unwell (`/health`): five tries take
-/// about as many seconds.
+/// The maximum number of panics of a duty in a row. With more, `/health` reports a failure. Five
+/// tries take about as many seconds.
 pub(crate) const MOST_RESTARTS: u32 = 5;
 
 /// A panic after this running time starts a new count of panics.
 pub(crate) const LASTING: Duration = Duration::from_secs(60);
 
-/// The pump looks at its clock once a second, on a thread that nothing blocks. The time without
-/// progress after which the process is reported as unhealthy: longer than a pause by paging or a
-/// short stop, and short enough that a hanging worker is soon replaced.
+/// The pump reads its clock once a second, on a thread that is never blocked. If it makes no
+/// progress for this time, the process is reported as unhealthy. The time is longer than a pause by
+/// paging or a short stop, and short enough that a hanging worker is soon replaced.
 pub(crate) const STALLED: Duration = Duration::from_secs(20);
 
 // The other duties.
 
-/// Queues whose suspects are asked for together: what is sent in one write is answered in one.
+/// The number of queues whose overdue lanes are checked together: their requests travel in one
+/// write.
 pub(crate) const CHECKED_TOGETHER: usize = 16;
 
-/// Between two looks of the reclaimer, at least, however many queues it has.
+/// The minimum time between two checks of the reclaimer, however many queues it has.
 pub(crate) const SHORTEST_CHECK: Duration = Duration::from_millis(2);
 
-/// Most overdue lanes of a queue that one check notes. With more, the next ones are noted when
-/// these are fenced.
+/// The maximum number of overdue lanes of a queue that one check records. With more, the next ones
+/// are recorded when these are fenced.
 pub(crate) const MOST_OVERDUE: usize = 20_000;
 
-/// Most sweeps in one check of a queue with fenced lanes; the next check continues. Other queues
-/// are served in between.
+/// The maximum number of sweeps in one check of a queue with fenced lanes. The next check
+/// continues. Other queues are served in between.
 pub(crate) const RECLAIM_STEPS: usize = 200;
 
-/// Between two rounds of the janitor: expired records stay up to this much longer.
+/// The time between two rounds of the janitor. Expired records stay up to this much longer.
 pub(crate) const ROUND: Duration = Duration::from_secs(60);
 
 /// The interval between two searches for operations without a runner, one read of each queue. An
 /// abandoned operation waits up to this much longer.
 pub(crate) const OPERATIONS: Duration = Duration::from_secs(40);
 
-/// For how long one queue is swept in one round. While something is left, the next round follows at
-/// once. Longer would keep other queues waiting.
+/// The time for which one queue is swept in one round. While expired entries are left, the next
+/// round follows at once. A longer time would delay the other queues.
 pub(crate) const SWEPT_FOR: Duration = Duration::from_secs(1);
 
-/// Between two rounds while something is left. Each call is followed by a pause as long as the
-/// call: the broker has half of its time for jobs.
+/// The time between two rounds while expired entries are left. Each call is followed by a pause as
+/// long as the call: the broker has half of its time for jobs.
 pub(crate) const SWEPT_AGAIN: Duration = Duration::from_millis(20);
 
-/// Most checks of schedules of one queue with a far next tick in one round; the next round
-/// continues.
+/// The maximum number of checks in one round for schedules of one queue whose next tick is far
+/// ahead. The next round continues.
 pub(crate) const CALLS: usize = 50;
 
-/// Rounds between two looks for damage. It reads more than a sweep.
+/// The number of rounds between two audits. An audit reads more than a sweep.
 pub(crate) const AUDIT: u32 = 5;
 
-/// Repairs that get a line each in one round; the others are one line.
+/// The number of repairs in one round that are logged in separate lines. The others share one line.
 pub(crate) const LOGGED_AT_ONCE: usize = 10;
 
-/// Queues that are asked at once for due schedules, and schedules of one answer. One tick costs two
-/// calls, and a thousand that are due in one second are spread over the workers.
+/// The maximum number of queues that are asked at once for due schedules, and of schedules in one
+/// answer. One tick costs two calls. A thousand schedules that are due in one second are spread
+/// over the workers.
 pub(crate) const TICKS_TOGETHER: usize = 64;
 
-/// The schedules of a queue are not waited for longer than this: those of other queues are due,
-/// too.
+/// The maximum time of a request for the schedules of a queue. A longer wait would delay the ticks
+/// of other queues.
 pub(crate) const TICK_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Between two questions for due schedules where there are some, at most: the announcement of a new
-/// one may be lost.
+/// The maximum time between two requests for due schedules of a queue that has some. The
+/// announcement of a new schedule may be lost.
 pub(crate) const SCHEDULES_ASKED: Duration = Duration::from_secs(30);
 
-/// The same where there are none, as far as is known.
+/// The same for a queue without known schedules.
 pub(crate) const SCHEDULES_SOUGHT: Duration = Duration::from_secs(600);
 
-/// Schedules of one look at those that are due far ahead.
+/// The number of schedules in one check for schedules that are due far ahead.
 pub(crate) const CLAMPED: usize = 200;
 
-/// Between two looks at what workers declare: a rollback takes effect within about so long.
+/// The time between two checks of the declarations. A rollback takes effect within about this time.
 pub(crate) const DECLARED_AGAIN: Duration = Duration::from_secs(60);
 
-/// The declaration of the schedules of a queue is not waited for longer than this.
+/// The maximum time of a call that declares the schedules of a queue.
 pub(crate) const CALL_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Between two looks at the depth of queues for metrics, about: as often as Prometheus asks, by
-/// default.
+/// The approximate time between two reads of the depth of queues for metrics. It is the default
+/// scrape interval of Prometheus.
 #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "for metrics"))]
 pub(crate) const QUEUES_READ: Duration = Duration::from_secs(15);
 
@@ -214,8 +219,9 @@ pub(crate) const LOGGED_AGAIN: Duration = Duration::from_secs(60);
 /// reopened is not an outage.
 pub(crate) const LOGGED_AFTER: Duration = Duration::from_millis(500);
 
-/// A client of the HTTP endpoint has this long to ask, and as long to listen.
+/// A client of the HTTP endpoint has this time to send its request, and the same time to receive
+/// the answer.
 pub(crate) const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A run that starts later than this after its job could start has a trace of its own.
+/// A run that starts later than this after its job could start has its own trace.
 pub(crate) const ONE_TRACE: Duration = Duration::from_secs(60);

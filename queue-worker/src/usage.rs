@@ -5,23 +5,23 @@ use std::time::{Duration, Instant};
 
 use queue_core::broker::WorkerLoad;
 
-/// A share of CPU is that of at least so long. Heartbeats may come within milliseconds of each
-/// other, and what one request costs would be most of such a time.
+/// The minimum time over which the CPU share is measured. Heartbeats may come within milliseconds
+/// of each other. The cost of one request would be most of such a time.
 const SPAN: Duration = Duration::from_secs(1);
 
-/// The CPU share is that of the time between two looks. Within [`SPAN`] of the last sample, that
+/// The CPU share is that of the time between two samples. Within [`SPAN`] of the last sample, that
 /// sample is returned again.
 #[derive(Debug)]
 pub(crate) struct Usage {
-    /// When the CPU time was read last, and what it was.
+    /// The time of the last sample, and the CPU time then.
     last: Option<(Instant, Duration)>,
-    /// The share then, in thousandths of one core. Unknown until the process has been sampled for a
-    /// [`SPAN`].
+    /// The share at the last sample, in thousandths of one core. Unknown until the process has been
+    /// sampled for a [`SPAN`].
     share: Option<u64>,
 }
 
 impl Usage {
-    /// The first look, at this time.
+    /// The first sample, at this time.
     pub(crate) fn begin(now: Instant) -> Self {
         Usage { last: cpu_time().map(|used| (now, used)), share: None }
     }
@@ -39,13 +39,13 @@ impl Usage {
     }
 }
 
-/// Thousandths of one core. `None` for no time.
+/// Thousandths of one core. `None` if no time has passed.
 fn millis(used: Duration, passed: Duration) -> Option<u64> {
     let millis = used.as_micros().saturating_mul(1000).checked_div(passed.as_micros())?;
     u64::try_from(millis).ok()
 }
 
-/// The CPU time that this process has used, of all its threads.
+/// The CPU time that all threads of this process have used.
 fn cpu_time() -> Option<Duration> {
     #[cfg(unix)]
     {
@@ -56,8 +56,8 @@ fn cpu_time() -> Option<Duration> {
     None
 }
 
-/// The resident memory of this process, in bytes: the kernel makes this file when it is read, so
-/// that no disk is waited for.
+/// The resident memory of this process, in bytes. The kernel creates this file when it is read, so
+/// the read does not wait for a disk.
 fn memory() -> Option<u64> {
     if cfg!(target_os = "linux") { resident(&std::fs::read_to_string("/proc/self/status").ok()?) } else { None }
 }
@@ -92,7 +92,7 @@ mod tests {
         let began = Instant::now();
         let mut usage = Usage::begin(began);
         let mut cpu_at = |millis: u64| {
-            // What is divided by 5 ms would be a large share.
+            // The CPU time divided by 5 ms would be a large share.
             let used = cpu_time().unwrap();
             while cpu_time().unwrap() < used + Duration::from_millis(2) {}
             usage.load(0, 4, began + Duration::from_millis(millis)).cpu_millis

@@ -83,9 +83,10 @@ impl Worker {
         }
     }
 
-    /// Replaces the worker's client by one that is made of it: with middleware before enqueues,
-    /// with an observer, or with another deadline. Handlers get the new client from their context.
-    /// For the `setup` of `queue_worker::run`, which gets a worker that has a client already.
+    /// Replaces the worker's client by one that is derived from it: with middleware before
+    /// enqueues, with an observer, or with another deadline. Handlers get the new client from their
+    /// context. Use it in the `setup` of `queue_worker::run`, which receives a worker with a
+    /// client.
     ///
     /// ```
     /// # use queue_core::{Middleware, prelude::*};
@@ -114,7 +115,7 @@ impl Worker {
         self
     }
 
-    /// Adds a task that the linker may have dropped. It has the same effect as naming its crate:
+    /// Adds a task that the linker may have dropped. Naming its crate has the same effect:
     /// `use shop_tasks as _;`.
     pub fn register<T: Runnable>(mut self) -> Self {
         self.registry.register::<T>();
@@ -264,16 +265,17 @@ impl Worker {
     ///   worker stops. If the broker is full it stays 200, with `"full": true`: stored jobs are
     ///   still claimed and can finish.
     ///
-    /// With the feature `prometheus`, `GET /metrics` is answered, too.
+    /// With the feature `prometheus`, it also answers `GET /metrics`.
     pub fn health(mut self, address: SocketAddr) -> Self {
         self.health = Some(address);
         self
     }
 
-    /// Which version of the application this worker is, such as `v42`; at most 256 bytes. `workers`
-    /// and [`Inspector::workers`](queue_core::inspect::Inspector::workers) show it. Default: the
-    /// environment variable `QUEUE_RELEASE`, else `exe-` and a digest of the executable, so that
-    /// two builds are two releases. An executable that cannot be read is `unknown`.
+    /// The version of the application that this worker runs, such as `v42`; at most 256 bytes.
+    /// `workers` and [`Inspector::workers`](queue_core::inspect::Inspector::workers) show it.
+    /// Default: the environment variable `QUEUE_RELEASE`, else `exe-` and a digest of the
+    /// executable. Two builds are therefore two releases. If the executable cannot be read, the
+    /// release is `unknown`.
     pub fn release(mut self, release: impl Into<String>) -> Self {
         self.release = Some(release.into());
         self
@@ -311,30 +313,30 @@ impl Worker {
         self
     }
 
-    /// The client of its broker.
+    /// The client of the worker's broker.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The tasks that it knows.
+    /// The tasks that the worker can run.
     pub fn tasks(&self) -> &Registry {
         &self.registry
     }
 
-    /// The names of the queues that it serves.
+    /// The names of the queues that the worker serves.
     #[cfg(feature = "cli")]
     pub(crate) fn queue_names(&self) -> Vec<String> {
         self.served().into_iter().map(|queue| queue.name).collect()
     }
 
-    /// Serves these queues instead of those that were named before.
+    /// Serves these queues instead of the earlier ones.
     #[cfg(feature = "cli")]
     pub(crate) fn only_queues(mut self, queues: Vec<QueueConfig>) -> Self {
         self.queues = queues;
         self
     }
 
-    /// A queue may hold jobs of tasks whose own queue is another one, but it is more often a typing
+    /// A queue may hold jobs of tasks from other queues, but an unknown queue is usually a typing
     /// error.
     fn warn_of_unknown_queues(&self, queues: &[QueueConfig]) {
         let known: BTreeSet<&str> = self.registry.tasks().map(|task| task.queue).collect();
@@ -365,8 +367,8 @@ impl Worker {
     /// from [`Client::open`].)
     ///
     /// # Errors
-    /// [`WorkerError::Setup`] before anything was started; the error of the broker's
-    /// [`check`](queue_core::broker::Broker::check), if waiting does not help.
+    /// [`WorkerError::Setup`] before the worker has started; the error of the broker's
+    /// [`check`](queue_core::broker::Broker::check), if waiting does not resolve it.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<Stopped, WorkerError> {
         self.run_until(async move |control: &Control| {
             shutdown.await;
@@ -375,7 +377,7 @@ impl Worker {
         .await
     }
 
-    /// Runs jobs until `shutdown` requests a stop, in its two stages.
+    /// Runs jobs until `shutdown` requests a stop. See [`Shutdown`] for its two stages.
     ///
     /// # Errors
     /// Those of [`run`](Self::run).
@@ -384,11 +386,11 @@ impl Worker {
     }
 
     /// Runs jobs until SIGTERM, SIGINT (Ctrl-C), SIGHUP or SIGQUIT, then drains as
-    /// [`run`](Self::run) does. A second signal skips the grace time. A handler that blocks every
-    /// thread of the runtime delays no signal. SIGHUP changes nothing under `nohup`.
+    /// [`run`](Self::run) does. A second signal skips the grace time. Signals are received even if
+    /// a handler blocks every thread of the runtime. Under `nohup`, SIGHUP has no effect.
     ///
     /// # Errors
-    /// Those of [`run`](Self::run); [`WorkerError::Died`] when signals cannot be listened for.
+    /// Those of [`run`](Self::run); [`WorkerError::Died`] if signal handlers cannot be installed.
     pub async fn run_until_signal(self) -> Result<Stopped, WorkerError> {
         let (shutdown, grace, exit) = (Shutdown::new(), self.settings.grace, self.settings.exit);
         let stopped = shutdown.clone();
@@ -442,8 +444,8 @@ impl Worker {
     }
 }
 
-/// The number of crashes that buries a job, for tasks that declare it, by all their names. It is
-/// kept for as long as the process lives: a worker is started once.
+/// The maximum numbers of crashes of the tasks that declare one, by all names of these tasks. The
+/// list lives as long as the process, which starts a worker only once.
 fn crashes_of(registry: &Registry) -> &'static [(&'static str, u32)] {
     let of_task = |task: &'static TaskDef| Some((task, task.max_crashes?));
     let named =

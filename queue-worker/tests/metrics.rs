@@ -1,5 +1,5 @@
-//! `GET /metrics`, and whether the page, the Grafana dashboard and the alert rules speak of what is
-//! told.
+//! `GET /metrics`: the page, the Grafana dashboard and the alert rules use only metrics that are
+//! exposed.
 #![cfg(feature = "prometheus")]
 
 mod common;
@@ -46,7 +46,7 @@ fn page() -> BTreeMap<String, (String, BTreeSet<String>)> {
     .collect()
 }
 
-/// What is exposed: the kind of each name, and the labels of its samples.
+/// The exposed metrics: the kind of each name, and the labels of its samples.
 fn exposed(text: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
     let mut kinds: BTreeMap<String, (String, BTreeSet<String>)> = BTreeMap::new();
     for line in text.lines() {
@@ -101,7 +101,8 @@ async fn the_page_lists_the_metrics_of_a_worker() {
             r#"queue_operation_jobs{queue="metered",change="delete",outcome="changed"} 1"#,
             r#"queue_operation_jobs{queue="metered",change="delete",outcome="failed"} 0"#,
         ];
-        // It ticks on until the others are told, and skips a tick where the machine stood still.
+        // The schedule continues until the other metrics are exposed. It skips a tick if the
+        // machine is suspended.
         let figure = |told: &str, name: &str| -> Option<u64> {
             let sample = format!(r#"{name}{{queue="ticking"}} "#);
             told.lines().find_map(|line| line.strip_prefix(&sample)?.parse().ok())
@@ -122,7 +123,7 @@ async fn the_page_lists_the_metrics_of_a_worker() {
     .await;
 }
 
-/// The names of metrics in an expression, without what is added to those of a histogram.
+/// The names of metrics in an expression, without the suffixes of histograms.
 fn names(expression: &str) -> BTreeSet<String> {
     let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| word.starts_with("queue_"));
     words.map(|word| word.strip_suffix("_bucket").unwrap_or(word).to_owned()).collect()
@@ -226,8 +227,7 @@ fn rule(alert: &str) -> String {
     rule["expr"].as_str().unwrap().to_owned()
 }
 
-/// A worker exposes only the queues that it serves, so that on its metrics alone this alert never
-/// fires.
+/// A worker exposes only the queues that it serves. On its metrics alone, this alert never fires.
 #[tokio::test]
 async fn the_alert_that_no_worker_serves_a_queue_fires_on_what_the_exporter_exposes() {
     let (client, lease) = (memory().await, Duration::from_secs(60));

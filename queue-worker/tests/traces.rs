@@ -1,4 +1,4 @@
-//! With the feature `otel`, a job carries the trace of whoever enqueued it.
+//! With the feature `otel`, a job carries the trace of its producer.
 #![cfg(feature = "otel")]
 
 use std::{
@@ -28,7 +28,7 @@ async fn pack(order: u64, context: JobContext) -> Result<(), std::io::Error> {
     Ok(())
 }
 
-/// Three rounds.
+/// Runs three rounds.
 #[task(queue = "orders", retention = "1h")]
 async fn poll(context: JobContext) -> Outcome {
     static ROUND: AtomicU32 = AtomicU32::new(0);
@@ -36,7 +36,7 @@ async fn poll(context: JobContext) -> Outcome {
     if ROUND.fetch_add(1, Ordering::SeqCst) < 2 { Outcome::Repeat(Duration::from_millis(1)) } else { Outcome::Done }
 }
 
-/// What is found of a span by its name and an attribute.
+/// The spans with this name and this job.
 fn find<'a>(spans: &'a [SpanData], name: &str, job: &str) -> Vec<&'a SpanData> {
     let of_job =
         |span: &&SpanData| span.attributes.iter().any(|known| known.key.as_str() == "job" && known.value == Value::from(job.to_owned()));
@@ -101,7 +101,7 @@ async fn a_run_is_linked_to_its_enqueue_and_in_its_trace_if_it_had_not_to_wait()
     );
     assert_eq!(run.links.links[0].span_context, remote(&send));
     assert_eq!(run.status, Status::Unset);
-    // What it enqueues is of the same trace.
+    // The jobs that it enqueues belong to the same trace.
     let child = spans.iter().find(|span| span.name == "send orders" && span.parent_span_id == run.span_context.span_id()).unwrap();
     assert_eq!(child.span_context.trace_id(), trace);
 
@@ -156,7 +156,7 @@ fn each_tick_has_a_trace_of_its_own_with_a_link_to_the_one_before(spans: &[SpanD
     }
 }
 
-/// How a span is known elsewhere.
+/// The span context as a remote process receives it.
 fn remote(span: &SpanData) -> opentelemetry::trace::SpanContext {
     let context = &span.span_context;
     opentelemetry::trace::SpanContext::new(

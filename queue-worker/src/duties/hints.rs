@@ -21,7 +21,7 @@ impl Hints {
         Hints { broker, queues, events }
     }
 
-    /// Until there is no listener any more.
+    /// Runs until the pump no longer receives events.
     async fn forward(self) {
         let of_each = self.queues.iter().enumerate().map(|(queue, served)| {
             let (mut hints, events) = (self.broker.hints(&served.name), self.events.clone());

@@ -1,6 +1,6 @@
-//! Sends the figures of the worker to the history of its queues: about every second heartbeat for
-//! active queues, and once a minute for others, so that the length of an idle or paused queue is
-//! known. Nothing waits for it.
+//! Sends the figures of the worker to the history of its queues. It sends them about every second
+//! heartbeat for active queues. For others it sends them once a minute, so that the history has the
+//! length of an idle or paused queue. No other part of the worker waits for it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -62,7 +62,7 @@ mod tests {
         let failures = client.inspector().failures("idle").await.unwrap();
         assert_eq!((failures.len(), failures[0].count, failures[0].pattern.as_str()), (1, 1, CRASHED));
         assert!(historian.pause() <= Duration::from_secs(10) && historian.pause() >= Duration::from_secs(7));
-        // Another process has the same broker and other numbers.
+        // Another process with the same broker has different numbers.
         assert_eq!(Historian::new(history(&["mail"]), Duration::from_secs(5)).tick().await.reports, 1);
     }
 }

@@ -1,6 +1,7 @@
-//! Sweeps: buries jobs that no release could read in their time, and removes idle producers,
-//! remembered ids and kept jobs past their retention. Audits: repairs damage that another program
-//! did, and brings back the next ticks of schedules that a wrong clock has set far ahead.
+//! The janitor sweeps and audits. A sweep buries parked jobs that no release could read in time. It
+//! also removes idle producers, remembered ids, and kept jobs past their retention. An audit
+//! repairs damage by other programs. It also restores the next ticks of schedules that a wrong
+//! clock has set far ahead.
 
 use std::{
     collections::BTreeSet,
@@ -27,14 +28,14 @@ pub(crate) struct Janitor {
     queues: Queues,
     history: Arc<History>,
     rounds: u32,
-    /// By queue: where the next look at schedules that are due far ahead begins.
+    /// By queue: the cursor of the next check of schedules that are due far ahead.
     ahead: Vec<u64>,
-    /// Whether the last round has left something that is over.
+    /// Whether the last round has left expired entries.
     left: bool,
     limits: SweepLimits,
 }
 
-/// What one round over all queues has done.
+/// The result of one round over all queues.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Round {
     /// What was removed.
@@ -62,7 +63,7 @@ async fn has_used_its_time(began: Instant, asked: Instant, round: &mut Round) ->
 impl Janitor {
     pub(crate) fn new(broker: DynBroker, queues: Queues, history: Arc<History>, limits: SweepLimits) -> Self {
         let ahead = vec![0; queues.len()];
-        // Zero is not the number of a sweeper.
+        // The number of a sweeper is not zero.
         let limits = SweepLimits { sweeper: fastrand::u64(1..1 << 53), ..limits };
         Janitor { broker, queues, history, rounds: 0, ahead, left: false, limits }
     }
@@ -96,8 +97,8 @@ impl Janitor {
         }
     }
 
-    /// Brings back the next ticks of schedules that a wrong clock has set far ahead: a part of the
-    /// schedules in each round.
+    /// Restores the next ticks of schedules that a wrong clock has set far ahead. Each round checks
+    /// a part of the schedules.
     async fn clamp(&mut self, at: usize, round: &mut Round) {
         let queue = self.queues[at].name.clone();
         for _ in 0..CALLS {
@@ -125,8 +126,8 @@ impl Janitor {
         }
     }
 
-    /// Removes producers of a topic that have published nothing for long, and what it does not
-    /// keep. One worker trims a topic at a time.
+    /// Removes the idle producers of a topic, and events past the retention of the topic. One
+    /// worker trims a topic at a time.
     async fn trim(&self, topic: &str, round: &mut Round) {
         let began = now();
         loop {
@@ -200,7 +201,7 @@ impl Pass for Janitor {
     const NAME: &'static str = "janitor";
     type Report = Round;
 
-    /// Workers that were started together do not sweep together.
+    /// The pause is random, so that workers that were started together do not sweep together.
     fn pause(&mut self) -> Duration {
         if self.left {
             return SWEPT_AGAIN;
@@ -211,7 +212,7 @@ impl Pass for Janitor {
     /// One round over all queues.
     async fn tick(&mut self) -> Round {
         let mut round = Round::default();
-        // A round that only goes on where the last one has left something looks for no damage.
+        // A round that only continues the last one does not audit.
         let audits = !self.left && self.rounds.is_multiple_of(AUDIT);
         self.rounds += u32::from(!self.left);
         for at in 0..self.queues.len() {
@@ -268,8 +269,8 @@ mod tests {
         assert_eq!(rounds.pop(), Some(Round { removed: 1, ..Round::default() }));
     }
 
-    /// Many processes have published to a topic, and are gone: one round removes more of them than
-    /// one call.
+    /// Many processes have published to a topic and have ended. One round removes more producers
+    /// than one call can.
     #[tokio::test]
     async fn a_round_removes_all_producers_of_a_topic_that_are_silent() {
         const PRODUCERS: usize = 250;

@@ -36,25 +36,25 @@ use crate::{
     tuning::{LASTING, MOST_RESTARTS, RESTART},
 };
 
-/// Something that a worker does all the time, on the broker's I/O thread.
+/// A continuous activity of a worker, on the broker's I/O thread.
 pub(crate) trait Duty: Send + 'static {
-    /// In log lines.
+    /// The name in log lines.
     const NAME: &'static str;
 
-    /// Runs until the worker ends, or there is nothing left to do.
+    /// Runs until the worker ends, or until no work is left.
     fn run(self, shutdown: CancellationToken) -> impl Future<Output = ()> + Send;
 }
 
-/// A duty that is done in passes. A test makes one and calls [`tick`](Self::tick) itself, without a
-/// timer.
+/// A duty that works in passes. A test creates one and calls [`tick`](Self::tick) directly, without
+/// a timer.
 pub(crate) trait Pass: Send + 'static {
-    /// In log lines.
+    /// The name in log lines.
     const NAME: &'static str;
 
-    /// What one pass has done.
+    /// The result of one pass.
     type Report: Send;
 
-    /// How long to wait before the next pass; zero: not at all.
+    /// The pause before the next pass; zero for none.
     fn pause(&mut self) -> Duration;
 
     /// One pass.
@@ -78,20 +78,20 @@ impl<P: Pass> Duty for P {
     }
 }
 
-/// Starts duties, and starts one that panics again.
+/// Starts duties, and restarts a duty that panics.
 pub(crate) struct Supervisor {
     broker: DynBroker,
     shutdown: CancellationToken,
     restarts: Arc<Restarts>,
 }
 
-/// Which duties have panicked, how often in a row, and when last. A panic that comes [`LASTING`]
-/// after the one before begins a new row.
+/// For each duty that has panicked: the number of panics in a row, and the time of the last one. A
+/// panic [`LASTING`] after the previous one starts a new row.
 #[derive(Debug, Default)]
 pub(crate) struct Restarts(Mutex<BTreeMap<&'static str, (u32, Instant)>>);
 
 impl Restarts {
-    /// A duty has panicked.
+    /// Records a panic of a duty.
     pub(crate) fn panicked(&self, duty: &'static str, now: Instant) {
         let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (row, last) = rows.entry(duty).or_insert((0, now));
@@ -99,8 +99,8 @@ impl Restarts {
         *last = now;
     }
 
-    /// The duties that do not get on: those that panicked more than [`MOST_RESTARTS`] times in a
-    /// row, the last time not long ago.
+    /// The failing duties: those that panicked more than [`MOST_RESTARTS`] times in a row, and
+    /// whose last panic was recent.
     pub(crate) fn failing(&self, now: Instant) -> Vec<&'static str> {
         let rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         rows.iter().filter(|(_, (row, last))| *row > MOST_RESTARTS && now < *last + LASTING).map(|(duty, _)| *duty).collect()
@@ -112,8 +112,7 @@ impl Supervisor {
         Supervisor { broker, shutdown, restarts }
     }
 
-    /// Runs a duty until the worker ends. After a panic it is built again from `parts`, and
-    /// restarted.
+    /// Runs a duty until the worker ends. After a panic it is rebuilt from `parts` and restarted.
     pub(crate) fn start<P: Send + Sync + 'static, D: Duty>(&self, parts: &Arc<P>, make: impl Fn(&P) -> D + Send + 'static) {
         let (shutdown, over, restarts, parts) = (self.shutdown.clone(), self.shutdown.clone(), self.restarts.clone(), parts.clone());
         self.broker.spawn(Box::pin(async move {

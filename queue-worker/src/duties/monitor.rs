@@ -1,5 +1,5 @@
-//! Looks how the broker is, with every heartbeat: whether it is full, or its file has gone. An idle
-//! worker looks, too.
+//! Checks the condition of the broker with every heartbeat: whether it is full, and whether its
+//! file has been removed. An idle worker checks it as well.
 
 use std::{
     sync::Arc,
@@ -15,7 +15,7 @@ pub(crate) struct Monitor {
     connection: Arc<Connection>,
     heartbeat: Duration,
     logged: Logged,
-    /// Whether there was a look.
+    /// Whether a check was made.
     began: bool,
 }
 
@@ -27,10 +27,10 @@ impl Monitor {
 
 impl Pass for Monitor {
     const NAME: &'static str = "monitor";
-    /// What was worth a line.
+    /// What was logged.
     type Report = Option<News>;
 
-    /// About a heartbeat. The first look is at once.
+    /// About the time of a heartbeat. The first check is made at once.
     fn pause(&mut self) -> Duration {
         if !std::mem::replace(&mut self.began, true) {
             return Duration::ZERO;
@@ -38,7 +38,7 @@ impl Pass for Monitor {
         self.heartbeat.mul_f64(0.75 + fastrand::f64() / 4.0)
     }
 
-    /// One look.
+    /// One check.
     async fn tick(&mut self) -> Option<News> {
         let broker = self.connection.broker.info().location;
         match self.connection.broker.condition().await {
@@ -63,7 +63,7 @@ const EVICTING: &str = "evicting";
 #[derive(Default)]
 struct Logged(Option<(&'static str, Instant)>);
 
-/// What is worth a line.
+/// What is logged.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum News {
     Trouble,
@@ -71,7 +71,7 @@ pub(crate) enum News {
 }
 
 impl Logged {
-    /// Logs trouble when it begins, once in a while as long as it lasts, and when it ends.
+    /// Logs trouble when it begins, at intervals while it lasts, and when it ends.
     fn log(&mut self, broker: &str, condition: &Condition, now: Instant) -> Option<News> {
         let Condition { used, limit, free, trouble, .. } = condition;
         let was_evicting = self.0.is_some_and(|(name, _)| name == EVICTING);
@@ -87,7 +87,7 @@ impl Logged {
         news
     }
 
-    /// The broker itself reports a lost file, because it notices first.
+    /// The broker itself logs a lost file, because it notices that first.
     fn news(&mut self, trouble: Option<&Trouble>, now: Instant) -> Option<News> {
         match trouble {
             None => self.0.take().map(|_| News::Over),
@@ -126,7 +126,7 @@ mod tests {
         let full = |used: u32| Trouble::Full(format!("{used} bytes are used"));
         assert_eq!(logged.news(None, began), None);
         assert_eq!(logged.news(Some(&full(1)), began), Some(News::Trouble));
-        // The figures change with every look.
+        // The figures change with every check.
         assert_eq!(logged.news(Some(&full(2)), began + LOGGED_AGAIN / 2), None);
         assert_eq!(logged.news(Some(&full(3)), began + LOGGED_AGAIN), Some(News::Trouble));
         assert_eq!(logged.news(Some(&Trouble::ReadOnly(String::new())), began + LOGGED_AGAIN), Some(News::Trouble));

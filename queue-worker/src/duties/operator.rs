@@ -19,12 +19,12 @@ pub(crate) struct Operator {
     inspector: Inspector,
 }
 
-/// What one round over all queues has done.
+/// The result of one round over all queues.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Round {
-    /// Operations that it has brought to their end.
+    /// Operations that have ended in this round.
     pub(crate) ended: usize,
-    /// Jobs that they have changed.
+    /// Jobs that these operations have changed.
     pub(crate) changed: u64,
 }
 
@@ -33,7 +33,8 @@ impl Operator {
         Operator { queues, inspector: Client::with_broker(broker).inspector() }
     }
 
-    /// One step. False: it has ended, another one is at it, or it waits for the next round.
+    /// One step. Returns false if the operation has ended, if another worker runs it, or if it has
+    /// to wait for the next round.
     async fn step(run: &mut RunOperation, before: &Operation, round: &mut Round) -> bool {
         let queue = &*before.queue;
         match run.step().await {
@@ -45,7 +46,7 @@ impl Operator {
             }
         }
         let ended = run.operation();
-        // Another one is at it, or came first.
+        // Another worker runs the operation, or has made this step first.
         if ended.state != OperationState::Running && ended.step > before.step {
             round.ended += 1;
             round.changed += ended.changed - before.changed.min(ended.changed);
@@ -60,13 +61,13 @@ impl Pass for Operator {
     const NAME: &'static str = "operator";
     type Report = Round;
 
-    /// Workers that were started together do not look together.
+    /// The pause is random, so that workers that were started together do not search together.
     fn pause(&mut self) -> Duration {
         OPERATIONS.mul_f64(0.5 + fastrand::f64())
     }
 
-    /// One round over all queues: one step of each operation after the other, so that none waits
-    /// for the end of another.
+    /// One round over all queues. The operations take turns, one step each, so that no operation
+    /// waits for the end of another.
     async fn tick(&mut self) -> Round {
         let (mut round, mut runs) = (Round::default(), Vec::new());
         for queue in self.queues.iter().map(|queue| &*queue.name) {

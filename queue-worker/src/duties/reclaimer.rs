@@ -3,8 +3,8 @@
 //! process's own clock. After any failure of the broker the checks start again, so a Redis that
 //! paused makes no lane overdue.
 //!
-//! A lane whose deadline is further ahead than the length of its lease is overdue, too: the
-//! broker's clock was set back, and the deadline is not meaningful. The second check comes one
+//! A lane is also overdue if its deadline is further ahead than the length of its lease: the
+//! broker's clock was set back, and the deadline is not meaningful. Its second check comes one
 //! lease later, so its jobs are not reclaimed earlier than with a correct clock.
 
 use std::{
@@ -31,13 +31,13 @@ use crate::{
     tuning::{CHECKED_TOGETHER, MOST_OVERDUE, RECLAIM_STEPS, SHORTEST_CHECK},
 };
 
-/// The lanes that may be dead, by the number of their queue.
+/// The lanes that may be dead, with the index of their queue.
 type Seen = HashMap<(usize, OverdueLane), Sighting>;
 
 /// The first check of a lane that is overdue.
 struct Sighting {
     at: Instant,
-    /// How long it must not show a sign of life from then on.
+    /// The time without a heartbeat after which the lane is confirmed to be dead.
     wait: Duration,
 }
 
@@ -52,11 +52,11 @@ pub(crate) struct Reclaimer {
     queues: Queues,
     history: Arc<History>,
     crashes: CrashRule,
-    /// Between the two checks of a lane.
+    /// The time between the two checks of a lane.
     confirm: Duration,
     /// Queues are checked in this number of groups, evenly spread over time.
     groups: usize,
-    /// Between two groups.
+    /// The time between two groups.
     step: Duration,
     group: usize,
     step_at: Instant,
@@ -66,12 +66,12 @@ pub(crate) struct Reclaimer {
     began: bool,
 }
 
-/// What one pass has done.
+/// The result of one pass.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Checked {
     /// Queues that were checked.
     pub(crate) queues: usize,
-    /// Lanes that are overdue, and wait for their second check.
+    /// Lanes that are overdue and wait for their second check.
     pub(crate) overdue: usize,
     /// Jobs that were reclaimed.
     pub(crate) moved: usize,
@@ -110,7 +110,7 @@ impl Reclaimer {
         (from..self.queues.len().min(from + CHECKED_TOGETHER)).collect()
     }
 
-    /// Jobs of this queue could not be reclaimed.
+    /// Handles a failure to reclaim the jobs of this queue.
     fn failed(&mut self, queue: usize, error: &Error) {
         let name = &self.queues[queue].name;
         if error.is_transient() {
@@ -118,7 +118,7 @@ impl Reclaimer {
             tracing::debug!(queue = %name, %error, "the reclaimer restarts its pass");
             return;
         }
-        // That is an answer, and does not concern other queues.
+        // The broker has answered, and the error does not concern other queues.
         self.seen.retain(|(of, _), _| *of != queue);
         self.refusals.failed();
         if self.refusals.is_logged() {
@@ -167,7 +167,7 @@ impl Pass for Reclaimer {
     const NAME: &'static str = "reclaimer";
     type Report = Checked;
 
-    /// Until the next group, or the next second check. The first pass is at once.
+    /// Until the next group, or the next second check. The first pass starts at once.
     fn pause(&mut self) -> Duration {
         if !std::mem::replace(&mut self.began, true) {
             return Duration::ZERO;
@@ -183,8 +183,8 @@ impl Pass for Reclaimer {
         let confirm = self.confirm;
         let mut checked = Checked { queues: queues.len(), ..Checked::default() };
         let answers = join_all(queues.iter().map(|queue| overdue(&self.connection.broker, &self.queues[*queue].name))).await;
-        // An answer may have left the broker at any time since; the second check comes so long
-        // after that.
+        // The answer may have left the broker at any time before it arrived. The time until the
+        // second check is counted from its arrival.
         let answered = now();
         if answers.iter().any(|answer| answer.as_ref().is_err_and(Error::is_transient)) {
             start_over(&mut self.seen);
@@ -211,9 +211,9 @@ impl Pass for Reclaimer {
     }
 }
 
-/// The overdue lanes of a queue, page by page: another one follows a page that is full of expired
-/// lanes, or has a lane whose lease ends later than it can. Where few are overdue this is one call,
-/// however many lanes live.
+/// The overdue lanes of a queue, page by page. A further page is read if a page is full of expired
+/// lanes, or has a lane whose lease ends later than possible. If few lanes are overdue this is one
+/// call, however many lanes are alive.
 async fn overdue(broker: &DynBroker, queue: &str) -> Result<OverdueLanes> {
     let mut all = OverdueLanes::default();
     for skip in (0..MOST_OVERDUE).step_by(MAX_ITEMS) {
@@ -229,27 +229,28 @@ async fn overdue(broker: &DynBroker, queue: &str) -> Result<OverdueLanes> {
     Ok(all)
 }
 
-/// The broker may be hanging: earlier observations do not count.
+/// The broker may be hanging: discards the earlier checks.
 fn start_over(seen: &mut Seen) {
     seen.clear();
 }
 
-/// Some queues with overdue lanes whose time for the second check has come.
+/// Some queues with overdue lanes that are due for the second check.
 fn due(seen: &Seen, now: Instant) -> Vec<usize> {
     let due: BTreeSet<usize> = seen.iter().filter(|(_, first)| first.due() <= now).map(|((queue, _), _)| *queue).collect();
     due.into_iter().take(CHECKED_TOGETHER).collect()
 }
 
-/// What the check of a queue has found.
+/// The result of the check of a queue.
 struct Found {
-    /// The second check has found these as the first did.
+    /// The lanes that are overdue in both checks, without a heartbeat in between.
     confirmed: Vec<OverdueLane>,
     /// Whether there are fenced lanes, whose jobs are to be reclaimed.
     fenced: bool,
 }
 
-/// Notes the overdue lanes of a queue. One that is overdue no longer, that was renewed meanwhile,
-/// or that is overdue for the other reason now, starts from the beginning.
+/// Records the overdue lanes of a queue, and returns the confirmed ones. The checks of a lane start
+/// again if it is no longer overdue, if its lease was renewed in the meantime, or if it is now
+/// overdue for the other reason.
 fn confirmed(seen: &mut Seen, queue: usize, (asked, answered): (Instant, Instant), overdue: OverdueLanes, confirm: Duration) -> Found {
     let fenced = overdue.fenced > 0;
     let expired = overdue.expired.into_iter().map(|lane| (lane, confirm));
@@ -298,7 +299,7 @@ mod tests {
         assert!(passes.iter().all(|checked| checked.moved + checked.failed == 0));
     }
 
-    /// A server that stood still, and answers the first look only then.
+    /// A server that was suspended, and answers the first check only when it resumes.
     #[test]
     fn the_second_look_is_counted_from_the_answer_to_the_first() {
         const CONFIRM: Duration = Duration::from_secs(6);

@@ -1,5 +1,5 @@
-//! The relays of the outboxes that a worker was given. They call code of the application, such as
-//! the one that connects, so they run on its runtime.
+//! The relays of the worker's outboxes. They call code of the application, for example to connect,
+//! so they run on its runtime.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -17,11 +17,11 @@ const NAME: &str = "relay";
 /// How long a worker waits for its relays at its end.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// They end with it, even if the worker is dropped.
+/// The relays end when this is dropped, even if the worker is dropped.
 pub(crate) struct Relays(JoinSet<()>);
 
 impl Relays {
-    /// Runs them until the worker ends. A relay that has panicked is restarted.
+    /// Runs the relays until the worker ends. A relay that panics is restarted.
     pub(crate) fn start(
         client: &Client,
         home: Option<&Arc<str>>,
@@ -50,7 +50,7 @@ impl Relays {
         Relays(running)
     }
 
-    /// The worker is over. What a relay leaves is done by the next one.
+    /// Waits for the relays at the end of the worker. The next relay sends the remaining rows.
     pub(crate) async fn end(mut self) {
         let ended = timeout(PATIENCE, async { while self.0.join_next().await.is_some() {} });
         if ended.await.is_err() {

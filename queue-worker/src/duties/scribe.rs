@@ -1,7 +1,7 @@
-//! Stores the progress and log lines of handlers. It collects them, and stores them about four
-//! times a second, for all jobs together. The last ones are stored before the result of the job is
-//! sent, because the result clears the receipt that they need. A worker whose handlers report
-//! nothing never wakes it.
+//! Stores the progress and log lines of handlers. It collects them for all jobs, and stores them
+//! about four times a second. The last ones are stored before the result of the job is sent,
+//! because the result clears the receipt that they need. Handlers that report nothing never wake
+//! it.
 
 use std::{sync::Arc, time::Instant};
 
@@ -43,7 +43,7 @@ impl Scribe {
                     let (contexts, stored): (Vec<_>, Vec<_>) = lasts.into_iter().map(|last| (last.context, last.stored)).unzip();
                     send(&self.broker, contexts).await;
                     for stored in stored {
-                        // Whoever has waited for too long has gone.
+                        // The receiver is dropped if its run no longer waits.
                         let _ = stored.send(());
                     }
                 }
@@ -65,9 +65,9 @@ impl Duty for Scribe {
     }
 }
 
-/// Stores progress and log lines of these jobs, as much of each as fits into one request.
+/// Stores progress and log lines of these jobs, up to the maximum size of a request for each job.
 async fn send(broker: &DynBroker, contexts: Vec<JobContext>) {
-    // With about how many bytes each has.
+    // The requests, and the approximate size of each in bytes.
     let (mut requests, mut bytes): (Vec<ProgressReport>, Vec<usize>) = (Vec::new(), Vec::new());
     for context in &contexts {
         let Some(lane) = context.lane().filter(|_| context.has_reports()) else { continue };
@@ -93,7 +93,7 @@ async fn send(broker: &DynBroker, contexts: Vec<JobContext>) {
         let (queue, jobs) = (request.queue.clone(), request.jobs.len());
         match answer {
             Ok(Ok(_)) => {}
-            // By its numbers, the broker recognizes lines that it already has.
+            // The broker detects duplicate lines by their numbers.
             Err(_) => put_back(&contexts, request),
             Ok(Err(error)) if error.is_transient() => put_back(&contexts, request),
             Ok(Err(error)) => {

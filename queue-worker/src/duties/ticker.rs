@@ -31,7 +31,7 @@ use crate::{
 pub(crate) struct Ticker {
     broker: DynBroker,
     queues: Queues,
-    /// When the schedules of each queue are asked for next.
+    /// When the schedules of each queue are read next.
     next: Vec<Instant>,
     /// When a problem was last logged.
     logged: Option<Instant>,
@@ -65,7 +65,7 @@ impl Ticker {
         }
     }
 
-    /// Asks the queues that are to be asked by now. Gives how many ticks were made.
+    /// Reads the schedules of the queues that are due. Returns the number of ticks that were made.
     pub(crate) async fn tick(&mut self) -> usize {
         let now = now();
         let due: Vec<usize> = (0..self.next.len()).filter(|queue| self.next[*queue] <= now).collect();
@@ -104,7 +104,7 @@ impl Ticker {
         if is_known {
             self.queues[queue].has_schedules.store(true, Ordering::Relaxed);
         }
-        // Others may have been defined whose announcement was lost.
+        // The announcement of another new schedule may have been lost.
         let most = if is_known { SCHEDULES_ASKED } else { SCHEDULES_SOUGHT }.mul_f64(0.75 + fastrand::f64() / 4.0);
         self.next[queue] = asked_at + next_due.map_or(most, |due| due.min(most));
         schedules.iter().map(|ticks| self.log_ticks(queue, ticks)).sum()

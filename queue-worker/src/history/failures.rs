@@ -1,5 +1,5 @@
-//! How runs have failed since the last report, by fingerprint. A run that did not fail costs
-//! nothing here.
+//! Failures of runs since the last report, by fingerprint. A run that did not fail has no cost
+//! here.
 
 use std::{
     collections::HashMap,
@@ -29,7 +29,7 @@ impl Failures {
         Failures { release, queues: Mutex::new((0..queues).map(|_| Patterns::new()).collect()) }
     }
 
-    /// A delivery has its ending. `task` is absent if no handler had begun.
+    /// Records the ending of a delivery. `task` is absent if no handler had begun.
     pub(super) fn ended(&self, queue: usize, task: Option<&str>, job: &JobId, ending: &Ending) {
         let (text, task) = match ending {
             Ending::Nack { error, .. } | Ending::Bury { error: Some(error), .. } => (error, task),
@@ -39,7 +39,7 @@ impl Failures {
         self.add(queue, 1, text, task.unwrap_or(OTHERS), Some(job.clone()));
     }
 
-    /// Jobs of dead workers were charged with a crash.
+    /// Records jobs of crashed workers that were charged with a crash.
     pub(super) fn crashed(&self, queue: usize, jobs: usize) {
         if jobs > 0 {
             self.add(queue, jobs as u64, CRASHED, OTHERS, None);
@@ -51,13 +51,13 @@ impl Failures {
         let print = Fingerprint::of_pattern(&pattern);
         let mut queues = self.lock();
         let kinds = &mut queues[queue];
-        // The last place is for what has none.
+        // The last place is reserved for failures without a place.
         let has_place = kinds.contains_key(&print) || kinds.len() < PATTERNS_REPORTED - 1;
         let (print, pattern) = if has_place { (print, pattern) } else { (Fingerprint::OTHERS, String::new()) };
         kinds.entry(print).or_insert_with(|| FailurePattern::new(print, pattern)).add(count, text, task, &self.release, job);
     }
 
-    /// Takes how runs of a queue have failed.
+    /// Takes the failures of a queue.
     pub(super) fn take(&self, queue: usize) -> Vec<FailurePattern> {
         mem::take(&mut self.lock()[queue]).into_values().collect()
     }

@@ -1,5 +1,5 @@
-//! What this worker adds to the history of its queues: it counts the endings and the failures of
-//! jobs in memory, and sends them in reports.
+//! The worker's part in the history of its queues. It counts the endings and the failures of jobs
+//! in memory, and sends the counts in reports.
 
 mod failures;
 mod tallies;
@@ -27,7 +27,7 @@ pub(crate) struct History {
     queues: Queues,
     tallies: Tallies,
     failures: Failures,
-    /// Numbers of reports are never used twice.
+    /// The number of a report is never used twice.
     reports: Mutex<Vec<Reported>>,
 }
 
@@ -35,13 +35,13 @@ pub(crate) struct History {
 #[derive(Default)]
 struct Reported {
     seq: u64,
-    /// A report that has no answer. It is sent again, unchanged, until it has one; what happens
-    /// meanwhile is for the next.
+    /// A report without an answer. It is sent again, unchanged, until it is answered. The next
+    /// report has the counts since then.
     unanswered: Option<Report>,
     answered_at: Option<Instant>,
 }
 
-/// Reports that were sent.
+/// The result of sending reports.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) reports: usize,
@@ -60,13 +60,13 @@ impl History {
         })
     }
 
-    /// A handler of this task begins.
+    /// Records that a handler of this task begins.
     pub(crate) fn begun(&self, queue: usize, task: &str) {
         self.tallies.begun(queue, task);
     }
 
-    /// A delivery has its ending. `task` and `ran` are absent if no handler had begun. An ending
-    /// whose lease was `lost` changes nothing.
+    /// Records the ending of a delivery. `task` and `ran` are absent if no handler had begun. If
+    /// the lease was `lost`, the ending has no effect, and its failure is not counted.
     pub(crate) fn ended(&self, queue: usize, task: Option<&str>, job: &JobId, ran: Option<Ran>, ending: &Ending, lost: bool) {
         self.tallies.ended(queue, task, ran, ending, lost);
         if !lost {
@@ -74,18 +74,18 @@ impl History {
         }
     }
 
-    /// Jobs of crashed workers were reclaimed.
+    /// Records jobs of crashed workers that were reclaimed.
     pub(crate) fn reclaimed(&self, queue: usize, charged: usize, buried: usize) {
         self.tallies.reclaimed(queue, charged, buried);
         self.failures.crashed(queue, charged + buried);
     }
 
-    /// Jobs were buried that no release could read.
+    /// Records jobs that were buried because no release could read them.
     pub(crate) fn buried(&self, queue: usize, jobs: usize) {
         self.tallies.buried(queue, jobs);
     }
 
-    /// Sends a report of each queue that was active, or had no report for a long time.
+    /// Sends a report of each queue that was active, or that had no report for a long time.
     pub(crate) async fn send(&self) -> Sent {
         let mut reports = self.reports.lock().await;
         let (now, mut all) = (now(), Sent::default());
@@ -119,7 +119,7 @@ impl History {
 }
 
 impl Reported {
-    /// False: it has no answer, or was refused, and is sent again.
+    /// Returns false if the report was not answered or was refused, and has to be sent again.
     async fn send(&mut self, broker: &DynBroker) -> bool {
         let Some(report) = &self.unanswered else { return true };
         match broker.report(report).await {

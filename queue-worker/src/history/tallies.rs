@@ -22,7 +22,7 @@ type Cells = HashMap<Arc<str>, Cell>;
 
 struct Cell {
     tally: Tally,
-    /// A job of it has repeated: of the next rounds it is not known since when they wait.
+    /// A job of the task has repeated. The start of the wait of its next rounds is unknown.
     repeats: bool,
     metrics: TaskMetrics,
 }
@@ -32,7 +32,7 @@ impl Tallies {
         Tallies { cells: Mutex::new(queues.iter().map(|_| HashMap::new()).collect()), queues }
     }
 
-    /// A handler of this task begins.
+    /// Records that a handler of this task begins.
     pub(super) fn begun(&self, queue: usize, task: &str) {
         let mut queues = self.lock();
         let cell = self.cell(&mut queues, queue, task);
@@ -40,7 +40,7 @@ impl Tallies {
         cell.metrics.begun();
     }
 
-    /// A delivery has its ending. `task` and `ran` are absent if no handler had begun.
+    /// Records the ending of a delivery. `task` and `ran` are absent if no handler had begun.
     pub(super) fn ended(&self, queue: usize, task: Option<&str>, ran: Option<Ran>, ending: &Ending, lost: bool) {
         let mut queues = self.lock();
         let Cell { tally, repeats, metrics } = self.cell(&mut queues, queue, task.unwrap_or(OTHERS));
@@ -73,7 +73,7 @@ impl Tallies {
         }
     }
 
-    /// Jobs of crashed workers were reclaimed.
+    /// Records jobs of crashed workers that were reclaimed.
     pub(super) fn reclaimed(&self, queue: usize, charged: usize, buried: usize) {
         if charged + buried > 0 {
             let mut queues = self.lock();
@@ -83,14 +83,14 @@ impl Tallies {
         }
     }
 
-    /// Jobs were buried that no release could read.
+    /// Records jobs that were buried because no release could read them.
     pub(super) fn buried(&self, queue: usize, jobs: usize) {
         if jobs > 0 {
             self.cell(&mut self.lock(), queue, OTHERS).tally.counts.dead += jobs as u64;
         }
     }
 
-    /// Takes what has happened in a queue, of as many tasks as fit into a report.
+    /// Takes the tallies of a queue, of at most [`TASKS`] tasks.
     pub(super) fn take(&self, queue: usize) -> Vec<(Arc<str>, Tally)> {
         let mut queues = self.lock();
         let some = queues[queue].iter_mut().filter(|(_, cell)| !cell.tally.is_empty()).take(TASKS);
@@ -106,7 +106,7 @@ impl Tallies {
         self.cells.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tasks are those of the registry, so that there are not many.
+    /// The tasks are those of the registry, so their number is bounded.
     fn cell<'a>(&self, queues: &'a mut [Cells], queue: usize, task: &str) -> &'a mut Cell {
         let tasks = &mut queues[queue];
         if !tasks.contains_key(task) {
@@ -117,7 +117,7 @@ impl Tallies {
     }
 }
 
-/// The word for an ending in metrics.
+/// The label of an ending in metrics.
 fn outcome(ending: &Ending) -> &'static str {
     match ending {
         Ending::Ack { .. } => "done",

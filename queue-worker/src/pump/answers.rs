@@ -22,7 +22,7 @@ use crate::{
     tuning::LATE,
 };
 
-/// A finished turn, with what it had reserved.
+/// A finished turn, with its reservations.
 pub(super) struct TurnDone {
     pub(super) lane: LaneId,
     pub(super) generation: u32,
@@ -32,8 +32,8 @@ pub(super) struct TurnDone {
 
 impl Pump {
     /// Releases the reservations of turns that are not answered in time, so a slow server of one
-    /// queue does not affect the others. Jobs that such an answer brings in the end, and that find
-    /// no slot or may not run, are returned at once.
+    /// queue does not affect the others. The late answer may bring jobs that find no slot or may
+    /// not run. These are returned at once.
     pub(super) fn release_late_turns(&mut self, now: Instant) {
         for (index, queue) in self.queues.all.iter_mut().enumerate() {
             for (number, lane) in queue.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.in_flight && !lane.late) {
@@ -71,7 +71,7 @@ impl Pump {
         }
         state.registered = true;
         if lane.generation != generation {
-            // It was abandoned while this turn was in flight.
+            // The lane was abandoned while this turn was in flight.
             state.work.ask(Reason::Lost);
             return_claims(&self.shared.connection.broker, end);
             return self.poll_for_suspect();
@@ -116,8 +116,8 @@ impl Pump {
         let state = &mut self.queues[id.queue];
         state.parked = answer.parked;
         if answer.resumed.iter().any(|of| matches!(of, PauseOf::Task(_))) {
-            // Its jobs are parked, and this turn has asked for none of them, or did before the
-            // time.
+            // The pause has ended. This turn has not requested its parked jobs, or has done so
+            // before the end.
             state.resumed = None;
             state.work.ask(Reason::Clock);
         }
@@ -134,8 +134,9 @@ impl Pump {
             self.suspects.set_waiting(id.queue, answer.suspects);
             let poll = poll_interval(answer.lanes);
             let due = answer.next_due;
-            // The broker read its clock about half-way. Never later than the time of a hint
-            // received in the meantime: this answer may be older than the hint.
+            // The broker has read its clock about half-way. The wake time is never later than a
+            // hint that was received in the meantime, because this answer may be older than the
+            // hint.
             let looked = sent + now.saturating_duration_since(sent) / 2;
             self.queues.wake_by(id.queue, looked + due.map_or(poll, |due| due.min(poll)));
         }
@@ -144,8 +145,8 @@ impl Pump {
             if let Some(slot) = self.take_slot(id, &delivery, now) {
                 jobs.push((slot, delivery));
             } else {
-                // Revoked since, or claimed by a turn whose slots were reassigned, or by one that
-                // was in flight when the worker got its stop request.
+                // The claim is revoked, or this turn was sent before its slots were reassigned or
+                // before the stop request.
                 let ending = if delivery.void { Ending::Void } else { Ending::Return };
                 self.slots.unanswered += 1;
                 self.queues[id.queue].lanes[id.lane].finishes.push(Finish::new(&delivery, ending));
@@ -188,7 +189,7 @@ impl Pump {
         lane.held += 1;
         queue.used += 1;
         if suspect {
-            // A heartbeat later, so that the broker knows that the process lives.
+            // One heartbeat later, so that the broker knows that the process is alive.
             let lasts = Some(delivery.suspected_for).filter(|lasts| !lasts.is_zero());
             self.suspects.began(lasts.and_then(|lasts| since.checked_add(lasts + self.shared.settings.heartbeat_interval())));
         }
@@ -210,9 +211,8 @@ impl Pump {
         Some(slot)
     }
 
-    /// R11. A lane whose lease had run out is alone concerned. If its lease should not have
-    /// expired, the broker is an older copy of itself, and its answers to the other lanes are
-    /// equally doubtful.
+    /// R11. If the lease of the lane had expired, only this lane is affected. Otherwise the broker
+    /// is an older copy of itself, and its answers to the other lanes are equally doubtful.
     pub(super) fn lane_forgotten(&mut self, id: LaneId) {
         let state = &mut self.queues[id.queue];
         let lane = &state.lanes[id.lane];

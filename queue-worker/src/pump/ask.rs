@@ -32,7 +32,7 @@ impl Pump {
             return;
         }
         self.request.number = ask.number;
-        // The requester is notified at once.
+        // The next heartbeat is due at once, so that the operator sees the new mode.
         self.heartbeat.at = now();
         let by = ask.by.as_str();
         match ask.mode {

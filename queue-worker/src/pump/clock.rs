@@ -1,4 +1,4 @@
-//! Timed work: polls of queues and due jobs, and when heartbeats and checks are due.
+//! Timed work: polls of queues, due jobs, heartbeats and checks.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ impl Pump {
             if self.queues[queue].wake > now && !self.queues[queue].work.is_calm() {
                 continue;
             }
-            // The answer has the time of the next poll.
+            // The answer contains the time of the next poll.
             self.queues.set_wake(queue, now + far());
             self.poll(queue, now);
         }
@@ -34,8 +34,8 @@ impl Pump {
         }
     }
 
-    /// Looks for work that was not announced. Where there was none, a look costs less than a turn,
-    /// which has to come only often enough for the lease.
+    /// Checks for work that was not announced. If the queue was calm, this is a poll, which costs
+    /// less than a turn. A turn is then needed only to renew the lease.
     fn poll(&mut self, queue: usize, now: Instant) {
         let state = &mut self.queues[queue];
         let fresh = now + self.shared.settings.lease / 2;
@@ -70,8 +70,9 @@ impl Pump {
     }
 }
 
-/// Between two polls of an idle queue: about five a second by all of its lanes together, and one a
-/// second by each where they are few; never at the same time.
+/// The time between two polls of an idle queue by one lane. All lanes of the queue together poll it
+/// about five times a second. If there are few lanes, each polls it once a second. The interval is
+/// random, so that lanes do not poll at the same time.
 pub(super) fn poll_interval(workers: usize) -> Duration {
     let shared = POLL_SHARE.saturating_mul(u32::try_from(workers).unwrap_or(u32::MAX)).min(far());
     shared.max(POLL).mul_f64(0.75 + fastrand::f64() / 2.0)

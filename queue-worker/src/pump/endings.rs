@@ -1,4 +1,4 @@
-//! How many endings fit into one turn.
+//! The selection of the endings of one turn.
 
 use std::mem;
 
@@ -8,13 +8,13 @@ use super::lane::Lane;
 use crate::tuning::MOST_WORK;
 
 impl Lane {
-    /// What fits into one turn; the rest stays for the next.
+    /// Takes the endings that fit into one turn. The others stay for the next turn.
     pub(super) fn take_finishes(&mut self) -> Vec<Finish> {
         let rest = self.finishes.split_off(self.fitting());
         mem::replace(&mut self.finishes, rest)
     }
 
-    /// How many of its endings fit into one turn.
+    /// The number of endings that fit into one turn.
     pub(super) fn fitting(&self) -> usize {
         let (mut bytes, mut done) = (0, 0);
         let fit = self.finishes.iter().take_while(|finish| {
@@ -26,8 +26,8 @@ impl Lane {
     }
 }
 
-/// About how many plain acks the broker could take in instead: they go all at once, others one by
-/// one.
+/// The approximate cost of an ending for the broker, in plain acks. The broker processes plain acks
+/// together, and other endings one by one.
 fn work(finish: &Finish) -> usize {
     match &finish.ending {
         _ if finish.used.is_some() => 4,
@@ -37,7 +37,7 @@ fn work(finish: &Finish) -> usize {
     }
 }
 
-/// About how many bytes an ending takes.
+/// The approximate size of an ending in bytes.
 fn size(finish: &Finish) -> usize {
     const REST: usize = 64;
     let limits = finish.used.as_ref().map_or(0, |used| 1 + used.named().len());

@@ -20,9 +20,9 @@ pub(super) struct Heartbeat {
     /// When the next heartbeats are sent.
     pub(super) at: Instant,
     pub(super) in_flight: FuturesUnordered<BoxFuture<'static, (Instant, Vec<HeartbeatAnswer>)>>,
-    /// The latest heartbeats have no answer.
+    /// Set while the latest heartbeats have no answer.
     unanswered: Option<Waiting>,
-    /// Since when the broker rejects heartbeats with an error that does not pass by itself.
+    /// Since when the broker rejects heartbeats with an error that waiting does not resolve.
     refused: Option<Instant>,
     /// The lane that reports the load of the worker.
     pub(super) reporter: Option<LaneId>,
@@ -41,7 +41,7 @@ impl Heartbeat {
         }
     }
 
-    /// Sends the next heartbeats at once, unless the last ones were sent just before.
+    /// Sends the next heartbeats at once, but at least [`NEWS_APART`] after the last ones.
     pub(super) fn send_soon(&mut self, now: Instant, heartbeat: Duration) {
         let last = self.at.checked_sub(heartbeat).unwrap_or(now);
         self.at = self.at.min(now.max(last + NEWS_APART));
@@ -56,7 +56,7 @@ impl Pump {
         }
         self.heartbeat.at = now + self.shared.settings.heartbeat_interval();
         let due = self.due_heartbeats(now);
-        // A heartbeat that still has no answer is not sent again: it ends at its deadline.
+        // A heartbeat without an answer is not sent again. It ends at its deadline.
         if due.is_empty() {
             self.heartbeat.unanswered = None;
         } else if self.heartbeat.in_flight.len() < 2 {
@@ -78,8 +78,8 @@ impl Pump {
         load
     }
 
-    /// The first heartbeat follows the first registration, and is that of the reporter alone: a
-    /// worker cannot be controlled before its first report.
+    /// Sends the first heartbeat of the reporter after the first registration. A worker cannot be
+    /// controlled before its first report.
     pub(super) fn send_first_heartbeat(&mut self) {
         if self.heartbeat.reporter.is_none() && self.stop.times.is_none() {
             let mut due = self.due_heartbeats(now());
@@ -103,13 +103,13 @@ impl Pump {
             }
             match answer {
                 Ok(extended) => {
-                    // An idle lane is kept alive by its turns, which also report new jobs of its
+                    // The turns of an idle lane keep it alive. They also report new jobs of its
                     // queue.
                     if lane.is_used() || !turns {
                         lane.lease.set((sent + self.shared.settings.lease).max(lane.lease.until()));
                     }
-                    // Several queues may have requests for this worker, if it has reported in each
-                    // of them.
+                    // Several queues may have requests for this worker, if it has sent reports in
+                    // each of them.
                     asked = asked.into_iter().chain(extended.asked).max_by_key(|ask: &WorkerAsk| ask.number);
                     for (job, claim) in extended.cancelled {
                         self.cancel(CancelCause::Cancelled, |held| held.lane == id && held.claim == claim && held.id == job);
@@ -125,7 +125,7 @@ impl Pump {
         if let Some(ask) = asked {
             self.apply_request(&ask);
         }
-        // One line, however many lanes there are.
+        // One line for all lanes.
         match unanswered {
             Some((count, error)) if error.is_transient() => {
                 self.heartbeat.unanswered.get_or_insert_with(|| self.shared.connection.outage.begin_waiting(sent, &error));
@@ -164,10 +164,11 @@ pub(super) struct HeartbeatAnswer {
     pub(super) answer: Result<Extended, Error>,
 }
 
-/// A heartbeat for every lane that holds something, or has a turn on its way: that one may have
-/// been carried out, and its reply lost with the jobs that it brought. An idle lane may lapse: it
-/// registers again when it is needed. One lane, the reporter, always sends heartbeats, which carry
-/// the load of the worker: `reporters` has its number, by queue.
+/// The heartbeats that are due. A lane sends one if it holds a job or an ending, or has a turn in
+/// flight. The turn may have been carried out although its answer, with the claimed jobs, is lost.
+/// The lease of an idle lane may expire: the lane registers again when it is needed. The reporter
+/// sends every heartbeat, with the load of the worker. `reporters` has the reporting lanes by
+/// queue.
 fn due(queues: &[QueueState], lease: Duration, reporters: &[Option<usize>], load: WorkerLoad) -> Vec<(LaneId, u32, Extend)> {
     let mut heartbeats = Vec::new();
     for (queue, state) in queues.iter().enumerate() {
@@ -185,8 +186,8 @@ fn due(queues: &[QueueState], lease: Duration, reporters: &[Option<usize>], load
     heartbeats
 }
 
-/// The lane whose heartbeats report for the worker: the last one, as long as it is registered, else
-/// the first registered lane.
+/// The lane whose heartbeats report the load of the worker: the last reporter while it is
+/// registered, else the first registered lane.
 fn reporter(queues: &[QueueState], last: Option<LaneId>) -> Option<LaneId> {
     let is_named = |id: &LaneId| queues[id.queue].lanes[id.lane].name.is_some();
     let lanes = |(queue, state): (usize, &QueueState)| (0..state.lanes.len()).map(move |lane| LaneId { queue, lane }).collect::<Vec<_>>();
@@ -205,7 +206,7 @@ fn reporters(queues: &[QueueState], reporter: Option<LaneId>, mode: WorkerMode) 
     queues.iter().enumerate().map(of).collect()
 }
 
-/// Sends the heartbeats of one tick. Its answers have the time from which the renewed leases count.
+/// Sends the heartbeats of one tick. The returned time is the start of the renewed leases.
 async fn send(connection: Arc<Connection>, heartbeats: Vec<(LaneId, u32, Extend)>) -> (Instant, Vec<HeartbeatAnswer>) {
     let sent = now();
     let requests: Vec<Extend> = heartbeats.iter().map(|(_, _, extend)| extend.clone()).collect();

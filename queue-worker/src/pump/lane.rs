@@ -13,38 +13,38 @@ use crate::{
     connection::Connection, letters::Burial, outage::Waiting, patience::Patience, shared::Shared, time::now, tuning::LONGEST_PAUSE,
 };
 
-/// What the pump knows of a lane.
+/// The state of a lane in the pump.
 #[derive(Default)]
 pub(super) struct Lane {
-    /// `None`: it has to register first.
+    /// `None` if the lane has to register first.
     pub(super) name: Option<PartyName>,
-    /// Grows with every name: a delivery of an older one is lost.
+    /// Grows with every name. A delivery of an older generation is lost.
     pub(super) generation: u32,
-    /// The last answered turn.
+    /// The number of the last answered turn.
     pub(super) answered: u64,
-    /// Whether a turn, or a registration, is on its way.
+    /// Whether a turn or a registration is in flight.
     pub(super) in_flight: bool,
-    /// Slots that are reserved for the answer of the turn that is on its way, and since when.
+    /// Slots that are reserved for the answer of the turn in flight, and the time at which it was
+    /// sent.
     pub(super) reserved: usize,
     pub(super) sent: Option<Instant>,
-    /// Jobs that the turn on its way may hold at the broker: those whose endings it carries, or
+    /// Jobs that the turn in flight may hold at the broker: those whose endings it carries, or
     /// those that it claims.
     pub(super) in_doubt: usize,
-    /// The turn on its way is not answered in time: what the lane holds at the broker takes no
-    /// slots from other lanes.
+    /// Whether the turn in flight is not answered in time. The jobs of a late lane take no slots
+    /// from other lanes.
     pub(super) late: bool,
     /// Endings of its deliveries that wait for its next turn.
     pub(super) finishes: Vec<Finish>,
     /// The log entries of results, collected or in flight, that create dead letters.
     pub(super) burials: Vec<Burial>,
-    /// How many travel with the turn that is on its way.
+    /// The number of endings in the turn in flight.
     pub(super) sending: usize,
-    /// How many of its deliveries have not ended.
+    /// The number of deliveries without an ending.
     pub(super) held: usize,
     /// When its lease ends.
     pub(super) lease: LeaseClock,
-    /// Whether it registers in the place of one that the broker has forgotten although its lease
-    /// stood.
+    /// Whether it replaces a lane that the broker has forgotten before the end of its lease.
     pub(super) lost: bool,
 }
 
@@ -54,12 +54,12 @@ impl Lane {
         self.name.is_some() && self.lease.until() > now()
     }
 
-    /// Whether it holds jobs, or may hold some: its lease must not expire.
+    /// Whether it holds jobs or may hold some. Its lease must not expire.
     pub(super) fn is_used(&self) -> bool {
         self.held > 0 || self.in_flight || !self.finishes.is_empty()
     }
 
-    /// Starts over: the broker has forgotten it.
+    /// Resets a lane that the broker has forgotten.
     pub(super) fn forget(&mut self) {
         self.lost |= self.is_leased();
         self.generation += 1;
@@ -81,22 +81,21 @@ pub(super) struct LaneId {
 /// How a turn ended.
 #[allow(clippy::large_enum_variant, reason = "nearly all are of the large kind")]
 pub(super) enum TurnEnd {
-    /// The lane has a name, by a request sent at this time, and there was nothing else to do.
+    /// The lane was registered by a request sent at this time, and there was no other work.
     Registered { name: PartyName, sent: Instant },
-    /// It was answered; the lease was renewed by a request sent at this time.
+    /// The turn was answered. A request sent at this time has renewed the lease.
     Answered { name: PartyName, turn: Turn, answer: TurnAnswer, sent: Instant },
     /// The broker no longer knows the lane.
     Forgotten,
 }
 
-/// Registers if need be, then sends the turn, unchanged, until it is answered (R10).
+/// Registers if necessary, then sends the turn, unchanged, until it is answered (R10).
 ///
-/// `lost` if it registers in the place of a lane that the broker has forgotten although its lease
-/// stood.
+/// `lost` is true if the lane replaces one that the broker has forgotten before the end of its
+/// lease.
 pub(super) async fn send_turn(shared: Arc<Shared>, name: Option<PartyName>, lost: bool, mut turn: Turn) -> TurnEnd {
     let (queue, connection, identity) = (turn.queue.clone(), &shared.connection, &shared.identity);
-    // A replay does not renew the lease (R5), so that the next heartbeat after it must not come too
-    // late.
+    // A replay does not renew the lease (R5). The next heartbeat after it must not be too late.
     let mut patience = Patience::new(LONGEST_PAUSE.min(turn.lease / 6));
     let mut waiting = None;
     let name = match name {
@@ -132,8 +131,8 @@ pub(super) async fn send_turn(shared: Arc<Shared>, name: Option<PartyName>, lost
 }
 
 /// Returns the jobs that a turn has claimed for a lane that was abandoned in the meantime, so they
-/// do not wait for the end of its lease. This is sent once. If it does not arrive, the jobs come
-/// back when the lease has run out.
+/// do not wait for the end of its lease. The request is sent once. If it is lost, the jobs are
+/// reclaimed when the lease expires.
 pub(super) fn return_claims(broker: &DynBroker, end: TurnEnd) {
     let TurnEnd::Answered { name, turn, answer, .. } = end else { return };
     let claimed = answer.deliveries.iter().filter(|delivery| !delivery.void);
@@ -151,7 +150,7 @@ pub(super) fn return_claims(broker: &DynBroker, end: TurnEnd) {
     }));
 }
 
-/// Logs why a request that was sent at `sent` has no answer, and waits before it is sent again.
+/// Logs why a request that was sent at `sent` has no answer, then waits before the next try.
 async fn wait(connection: &Connection, waiting: &mut Option<Waiting>, patience: &mut Patience, queue: &str, sent: Instant, error: &Error) {
     patience.failed();
     let tries = patience.tries();
@@ -163,7 +162,7 @@ async fn wait(connection: &Connection, waiting: &mut Option<Waiting>, patience: 
     }
     *waiting = None;
     connection.outage.answered();
-    // Credentials that are being rotated, or a bug: no job is abandoned for it.
+    // Credentials that are being rotated, or a bug. The worker does not abandon jobs in this case.
     if patience.is_logged() {
         tracing::error!(queue, tries, %error, "the broker rejected a request, retrying");
     }

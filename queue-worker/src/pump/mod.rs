@@ -5,7 +5,7 @@
 //! reserved until the answer. Results collect while turns are in flight, so batches grow with the
 //! load. At low load, a result waits at most for the answer to another turn.
 //!
-//! `slots` has the running jobs, `queues` and `lane` what is known of each queue and lane. `ask`
+//! `slots` has the running jobs. `queues` and `lane` have the state of each queue and lane. `ask`
 //! handles requests of operators, `turns` sends turns, `endings` selects the results of a turn, and
 //! `answers` processes the answers. `shares` divides the free slots among the queues, `pace` sets
 //! the minimum size of a turn, `reason` is why a queue is polled, and `suspects` selects the queue
@@ -64,9 +64,9 @@ use crate::{
     tuning::EVENTS,
 };
 
-/// It does not work in passes: turns, heartbeats and checks are concurrent, and a pass that waited
-/// for one would delay the others. It is not restarted either: its knowledge of the slots and lanes
-/// is lost in a crash, and the worker ends.
+/// The pump does not work in passes: turns, heartbeats and checks are concurrent, and a pass that
+/// waited for one would delay the others. The pump is not restarted. A crash destroys its state of
+/// slots and lanes, and the worker ends.
 pub(crate) struct Pump {
     shared: Arc<Shared>,
     queues: Queues,
@@ -81,7 +81,8 @@ pub(crate) struct Pump {
     events: mpsc::UnboundedReceiver<Event>,
     batches: mpsc::UnboundedSender<Batch>,
     turns: FuturesUnordered<BoxFuture<'static, TurnDone>>,
-    /// Polls of calm queues: which, and whether it is still calm.
+    /// Polls of calm queues. Each returns the index of the queue, and whether the queue is still
+    /// calm.
     polls: FuturesUnordered<BoxFuture<'static, (usize, bool)>>,
 }
 
@@ -122,8 +123,8 @@ impl Pump {
             self.plan();
             let wake = self.next_wake();
             tokio::select! {
-                // In this order, so that a simulation can be replayed. Only events come without
-                // end, and they are last.
+                // The order is fixed, so that a simulation can be replayed. Events are last,
+                // because only they can arrive without a pause.
                 biased;
                 _ = self.stop.stage.changed(), if self.awaits_stage() => {}
                 Some((sent, heartbeats)) = self.heartbeat.in_flight.next() => self.heartbeats_ended(sent, heartbeats),

@@ -10,18 +10,18 @@ use std::{
 use super::lane::LaneId;
 use crate::tuning::{GAIN, LONGEST_HELD, PARTS, PATIENCE, TURNS, UNKNOWN_HELD, YOUNG};
 
-/// How long jobs hold their slots, and the turns that are on their way.
+/// The average time in which jobs hold their slots, and the turns in flight.
 pub(super) struct Pace {
     slots: usize,
-    /// Seconds, on average, of the latest jobs.
+    /// Average seconds that the latest jobs have held their slots.
     held: f64,
-    /// Seconds, on average, until a turn is answered.
+    /// Average seconds until a turn is answered.
     turn: f64,
-    /// In the order in which they were sent.
+    /// Recent turns in flight, in the order in which they were sent.
     young: VecDeque<(Instant, LaneId)>,
-    /// When waiting queues are checked again if none of the turns is answered.
+    /// The next check of waiting queues if none of the turns is answered before.
     waits: Option<Instant>,
-    /// Since when the distribution of a few free slots is postponed.
+    /// The start of the delay if the distribution of a few free slots is postponed.
     sharing_waits: Option<Instant>,
 }
 
@@ -30,13 +30,13 @@ impl Pace {
         Pace { slots, held: UNKNOWN_HELD, turn: 0.0, young: VecDeque::new(), waits: None, sharing_waits: None }
     }
 
-    /// A job has given back its slot.
+    /// A job has released its slot.
     pub(super) fn ended(&mut self, held: Duration) {
         self.held += (held.as_secs_f64().min(LONGEST_HELD) - self.held) * GAIN;
     }
 
-    /// Jobs that make a turn of their own worth while. A slot is with a turn, then with a job, and
-    /// so on.
+    /// The minimum number of jobs for which a turn is sent. A slot is held by a turn, then by a
+    /// job, and then by the next turn.
     pub(super) fn part(&self) -> usize {
         let per_second = self.slots as f64 / (self.held + self.turn).max(1e-6);
         ((per_second / TURNS) as usize).clamp(1, (self.slots / PARTS).max(1))
@@ -51,7 +51,7 @@ impl Pace {
         self.turn += (took.as_secs_f64().min(LONGEST_HELD) - self.turn) * GAIN;
     }
 
-    /// For planning: removes old entries.
+    /// Removes old entries before turns are planned.
     pub(super) fn begin(&mut self, now: Instant) {
         while self.young.front().is_some_and(|(sent, _)| now >= *sent + YOUNG) {
             self.young.pop_front();
@@ -59,9 +59,9 @@ impl Pace {
         self.waits = None;
     }
 
-    /// Whether a turn with `items` items of a queue with at most `most` at a time is sent now: if
-    /// it is large, if no other turn of its queue (`idle`) or of others is in flight, or if it has
-    /// waited long enough, since `waits`.
+    /// Whether a turn with `items` items is sent now. It is sent if it is large, or if no turn of
+    /// its queue is in flight (`idle`) and there is room for it, or if it has waited for
+    /// [`PATIENCE`] since `waits`. A turn of the queue has at most `most` items.
     pub(super) fn may_send(&mut self, items: usize, most: usize, idle: bool, waits: &mut Option<Instant>, now: Instant) -> bool {
         let much = self.part().max(self.slots.div_ceil(8)).min(most);
         let until = waits.unwrap_or(now) + PATIENCE;
@@ -82,13 +82,14 @@ impl Pace {
         may
     }
 
-    /// Whether fewer turns are in flight than at this rate per second; with a nearby server, none.
+    /// Whether fewer turns are in flight than the rate [`TURNS`] allows. With a
+    /// nearby server, that is one turn.
     fn has_room(&self, items: usize) -> bool {
         let at_once = ((self.turn * TURNS) as usize).max(1);
         self.young.len() < at_once || items >= self.part()
     }
 
-    /// When to make plans again for what waits.
+    /// When to plan again for waiting queues.
     pub(super) fn next(&self) -> Option<Instant> {
         self.waits
     }
@@ -126,7 +127,7 @@ mod tests {
         assert!((29..=31).contains(&beside.count()), "and more of them are under way");
     }
 
-    /// Of short jobs, with a turn under way.
+    /// The pace with short jobs and a turn in flight.
     fn busy(now: Instant) -> Pace {
         let mut pace = after(200, Duration::from_micros(100));
         pace.sent(now, LaneId { queue: 0, lane: 0 });

@@ -1,4 +1,4 @@
-//! The queues of a worker, as the pump sees them.
+//! The queues of a worker, in the state of the pump.
 
 use std::{
     collections::BTreeSet,
@@ -22,17 +22,17 @@ pub(super) struct Queues {
     pub(super) all: Vec<QueueState>,
     /// When each queue is polled next.
     wakes: BTreeSet<(Instant, usize)>,
-    /// The queues that are `dirty`.
+    /// The queues with `dirty` set.
     pub(super) dirty: Vec<usize>,
-    /// The `served` of the queue that was served least.
+    /// The lowest `served` of all queues that may have work.
     pub(super) least_served: Served,
-    /// The queues whose first lanes are still to be registered.
+    /// The queues whose first lanes have to be registered.
     pub(super) unregistered: Vec<usize>,
-    /// The queues whose first lanes are being registered, and since when.
+    /// The queues whose first lanes are being registered, with the start of the registration.
     pub(super) registering: Vec<(Instant, usize)>,
 }
 
-/// A queue as the pump sees it.
+/// The state of a queue in the pump.
 pub(super) struct QueueState {
     pub(super) name: Arc<str>,
     pub(super) lanes: Vec<Lane>,
@@ -40,12 +40,12 @@ pub(super) struct QueueState {
     pub(super) limit: usize,
     /// Slots that its jobs hold, or that are reserved for its turns.
     pub(super) used: usize,
-    /// Whether it may be claimed from: its first lane is registered. A single queue, and queues in
-    /// strict order, may be claimed from at once.
+    /// Whether jobs may be claimed: the first lane is registered. A single queue, and queues in
+    /// strict order, do not wait for the registration.
     pub(super) registered: bool,
-    /// Why it is asked for jobs.
+    /// The reason to request jobs.
     pub(super) work: Work,
-    /// Since when a small turn is postponed.
+    /// The start of the delay if a small turn is postponed.
     pub(super) waits: Option<Instant>,
     /// Claims in flight.
     pub(super) claiming: usize,
@@ -53,11 +53,11 @@ pub(super) struct QueueState {
     pub(super) dirty: bool,
     pub(super) wake: Instant,
     pub(super) served: Served,
-    /// How many lanes it has, of all workers.
+    /// The number of lanes of the queue, of all workers.
     pub(super) workers: usize,
     pub(super) parked: bool,
     pub(super) resumed: Option<Instant>,
-    /// The mode that the worker has last reported in this queue.
+    /// The last mode that the worker has reported in this queue.
     pub(super) reported_mode: WorkerMode,
 }
 
@@ -67,7 +67,7 @@ impl QueueState {
         self.registered && self.work.reason().is_some()
     }
 
-    /// Whether a claim can be sent: not while all lanes have a turn in flight.
+    /// Whether a claim can be sent. It cannot while all lanes have a turn in flight.
     pub(super) fn can_send(&self) -> bool {
         self.lanes.len() < LANES || self.lanes.iter().any(|lane| !lane.in_flight)
     }
@@ -76,8 +76,8 @@ impl QueueState {
 impl Queues {
     pub(super) fn new(configs: Vec<QueueConfig>, names: &queues::Queues, settings: &Settings) -> Self {
         let wake = now() + POLL;
-        // A single queue waits for no other, and in strict order no queue is skipped because
-        // another is faster.
+        // A single queue does not wait for others. In strict order, no queue is skipped because
+        // another one registers faster.
         let registers_first = configs.len() > 1 && !settings.strict_order;
         let queues = configs.into_iter().zip(names.iter()).map(|(config, queue)| QueueState {
             name: queue.name.clone(),
@@ -124,7 +124,7 @@ impl Queues {
         self.wakes.first().map(|(wake, _)| *wake)
     }
 
-    /// Polls the queue at this time, if not before.
+    /// Polls the queue at this time, unless it is polled earlier.
     pub(super) fn wake_by(&mut self, queue: usize, wake: Instant) {
         if wake < self.all[queue].wake {
             self.set_wake(queue, wake);

@@ -1,29 +1,29 @@
-//! Why a queue is asked for work.
+//! The reason to request jobs of a queue.
 
-/// Why a queue is asked. A claim consumes the reason; [`Backlog`](Reason::Backlog) stays until an
-/// answer clears it.
+/// The reason to request jobs of a queue. A claim consumes the reason; [`Backlog`](Reason::Backlog)
+/// stays until an answer clears it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     /// The worker has started, and the state of the queue is unknown.
     Began,
     /// A job is due, or it is time for a poll.
     Clock,
-    /// A poll of the queue has found something, or was not answered.
+    /// A poll of the queue has found jobs, or was not answered.
     Polled,
-    /// Suspects wait in it, and one may run now.
+    /// Suspects wait in the queue, and one may run now.
     Suspects,
-    /// A lane was lost or abandoned: its jobs are in the queue again.
+    /// A lane was lost or abandoned, and its jobs are in the queue again.
     Lost,
-    /// The broker has announced work, as of this time of its clock, if known: a later answer
-    /// supersedes it.
+    /// The broker has announced work, as of this time of its clock, if known. A later answer
+    /// supersedes the announcement.
     Announced(Option<i64>),
     /// The latest answer reported more jobs.
     Backlog,
 }
 
 impl Reason {
-    /// The time of the broker's clock that an answer has to be of to have found what this speaks
-    /// of; `None`: no answer counts.
+    /// The time of the broker's clock from which on an answer includes this work. `None`: no answer
+    /// does.
     fn as_of(self) -> Option<i64> {
         if let Reason::Announced(as_of) = self { as_of } else { None }
     }
@@ -32,21 +32,21 @@ impl Reason {
 /// The latest answer to a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Latest {
-    /// There is more.
+    /// The queue has more jobs.
     Backlog,
-    /// There is nothing: no work, no suspects, no parked job, none that will be due. Nothing
-    /// has been announced since.
+    /// The queue has no ready jobs, suspects, parked jobs or jobs with a due time. No job was
+    /// announced since the answer.
     Calm,
-    /// Something in between, or no claim was answered yet.
+    /// Any other answer, or no answer yet.
     #[default]
     Other,
 }
 
-/// What is known of the work in a queue.
+/// The state of the work in a queue.
 pub(super) struct Work {
     news: Option<Reason>,
     latest: Latest,
-    /// As of when, by the broker's clock, the latest claim has left nothing.
+    /// The time of the broker's clock at the latest claim that has left no jobs.
     found_all: Option<i64>,
 }
 
@@ -55,7 +55,7 @@ impl Work {
         Work { news: Some(Reason::Began), latest: Latest::Other, found_all: None }
     }
 
-    /// Why the queue is asked; `None`: it is not.
+    /// The reason to request jobs; `None`: no request is needed.
     pub(super) fn reason(&self) -> Option<Reason> {
         self.news.or_else(|| self.has_backlog().then_some(Reason::Backlog))
     }
@@ -68,7 +68,7 @@ impl Work {
         self.latest == Latest::Calm
     }
 
-    /// There may be work, independent of the answers so far.
+    /// There may be work, independent of the answers up to now.
     pub(super) fn ask(&mut self, reason: Reason) {
         self.news = Some(reason);
     }
@@ -86,7 +86,7 @@ impl Work {
         };
     }
 
-    /// The queue has new jobs, or will have some: it is not calm any more.
+    /// The queue has new jobs, or will have some. It is no longer calm.
     pub(super) fn end_calm(&mut self) {
         if self.is_calm() {
             self.latest = Latest::Other;
@@ -98,15 +98,15 @@ impl Work {
         self.news = None;
     }
 
-    /// A claim has been answered, as of this time of the broker's clock. If it has left nothing, it
-    /// has found what was announced before.
+    /// A claim has been answered, as of this time of the broker's clock. If it has left no jobs, it
+    /// has found the work that was announced before.
     pub(super) fn answered(&mut self, latest: Latest, as_of: Option<i64>, found_all: bool) {
         self.latest = latest;
         if found_all {
             self.found_all = as_of;
             self.news = self.news.filter(|news| news.as_of().is_none() || news.as_of() >= as_of);
         } else {
-            // If the broker's clock was set back, earlier times are not comparable any more.
+            // If the broker's clock was set back, earlier times are no longer comparable.
             self.found_all = self.found_all.min(as_of);
         }
     }
@@ -116,7 +116,7 @@ impl Work {
 mod tests {
     use super::*;
 
-    /// After a claim that was answered so.
+    /// The state after a claim with this answer.
     fn after(latest: Latest, as_of: i64, found_all: bool) -> Work {
         let mut work = Work::new();
         work.claim_sent();

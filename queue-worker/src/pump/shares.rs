@@ -1,12 +1,12 @@
-//! Who gets the free slots.
+//! The distribution of the free slots.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::Pump;
 use crate::tuning::{LEAD, MOST_PARTS};
 
-/// How far a queue is in the time that all queues share: it grows by what it was given, divided by
-/// its weight, in units that keep the largest weight exact.
+/// The position of a queue on a scale that all queues share. It grows by the slots that the queue
+/// gets, divided by its weight, in units that keep the largest weight exact.
 pub(super) type Served = i128;
 
 /// The growth for this number of jobs.
@@ -14,18 +14,18 @@ pub(super) fn served(jobs: usize, weight: u32) -> Served {
     ((jobs as i128) << 32) / i128::from(weight.max(1))
 }
 
-/// What one queue brings into the division of the free slots.
+/// The input of one queue to the distribution of the free slots.
 #[derive(Debug)]
 struct Claimant {
     queue: usize,
     weight: u32,
-    /// What is left of its own limit.
+    /// The number of jobs that its own limit still allows.
     room: usize,
-    /// Whether a claim of it is under way, whose answer may ask for more.
+    /// Whether a claim is in flight. The answer may show more work.
     claiming: bool,
     /// Whether there may be work.
     hungry: bool,
-    /// How far it is; what is less comes first.
+    /// The position of the queue. The lowest is served first.
     served: Served,
 }
 
@@ -37,7 +37,7 @@ impl Pump {
         let mut least = None;
         let mut claimants = Vec::new();
         for (index, queue) in self.queues.all.iter_mut().enumerate() {
-            // A queue whose server hangs takes no slots from the others; in strict order no queue
+            // A queue whose server hangs takes no slots from the others. In strict order no queue
             // is skipped.
             let hungry = queue.may_have_work() && (strict || queue.can_send());
             let claiming = queue.claiming > 0;
@@ -46,11 +46,12 @@ impl Pump {
             }
             let room = queue.limit - queue.used;
             if hungry && room > 0 {
-                // Whoever had nothing to do has saved up nothing.
+                // Idle queues do not accumulate credit.
                 queue.served = queue.served.max(self.queues.least_served);
                 least = Some(least.map_or(queue.served, |least: Served| least.min(queue.served)));
             }
-            // Endings travel with the next claim: a queue that has some stays for a few turns.
+            // Endings travel with the next claim. A queue with endings therefore has a lead of a
+            // few turns.
             let lead = if queue.dirty { served(part * LEAD, queue.weight) } else { 0 };
             claimants.push(Claimant { queue: index, weight: queue.weight, room, hungry, claiming, served: queue.served - lead });
         }
@@ -59,8 +60,8 @@ impl Pump {
     }
 }
 
-/// By weight, in parts: the queue that was served least gets the next. One that is full does not
-/// take part, so its share goes to the others. `part` is at least one job.
+/// Distributes the slots by weight, in parts: the queue that was served least gets the next part. A
+/// full queue does not take part, so its share goes to the others. `part` is at least one job.
 fn by_weight(claimants: &[Claimant], free: usize, part: usize) -> Vec<(usize, usize)> {
     if let [alone] = claimants {
         return given(claimants, &[if alone.hungry { alone.room.min(free) } else { 0 }]);
@@ -83,8 +84,8 @@ fn by_weight(claimants: &[Claimant], free: usize, part: usize) -> Vec<(usize, us
     given(claimants, &shares)
 }
 
-/// In strict order: a queue gets what those before it cannot use, and nothing while they may still
-/// ask for it.
+/// Distributes the slots in strict order. A queue gets the slots that the queues before it cannot
+/// use. It gets none while a claim of a queue before it may show more work.
 fn in_order(claimants: &[Claimant], free: usize) -> Vec<(usize, usize)> {
     let mut shares = vec![0; claimants.len()];
     let mut left = free;
@@ -126,7 +127,7 @@ mod tests {
         assert_eq!(by_weight(&claimants(&[(3, 99, true, false), (1, 99, true, false)]), 40, 1), [(0, 30), (1, 10)]);
     }
 
-    /// The slots of two queues with weights 3 and 1, for a number of rounds and of free slots.
+    /// The slots of two queues with weights 3 and 1, after `rounds` distributions of `free` slots.
     fn in_rounds(rounds: usize, free: usize, part: usize) -> [usize; 2] {
         let mut both = claimants(&[(3, 999, true, false), (1, 999, true, false)]);
         let mut got = [0; 2];

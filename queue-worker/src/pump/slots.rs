@@ -12,9 +12,9 @@ pub(super) struct Slots {
     free: Vec<usize>,
     /// Slots that are reserved for turns in flight.
     pub(super) reserved: usize,
-    /// Jobs that hold no slot any more and that the broker may still hold for this worker: endings
-    /// that wait for a turn, and jobs that turns in flight end or claim. Without those of lanes
-    /// that are late.
+    /// Jobs without a slot that the broker may still hold for this worker: jobs with endings that
+    /// wait for a turn, and jobs that turns in flight end or claim. Jobs of late lanes are not
+    /// counted.
     pub(super) unanswered: usize,
     next_generation: u64,
 }
@@ -26,18 +26,19 @@ pub(super) struct Held {
     pub(super) lane_generation: u32,
     pub(super) id: JobId,
     pub(super) claim: u64,
-    /// Bytes of its envelope.
+    /// The size of the envelope in bytes.
     pub(super) size: usize,
-    /// Those before this one.
+    /// The number of earlier attempts.
     pub(super) attempts: u32,
     pub(super) since: Instant,
     pub(super) suspect: bool,
     pub(super) handler: Option<Handler>,
-    /// When and why it was cancelled.
+    /// The time and the cause of its cancellation.
     pub(super) cancelled: Option<(Instant, CancelCause)>,
-    /// It did not stop; logged once.
+    /// Whether it did not stop. This is logged once.
     pub(super) stuck: bool,
-    /// How often its handler was polled, at the last check, and since when it is so.
+    /// The number of polls of the handler at the last check, and the time of the first check with
+    /// this number.
     pub(super) polls: (u32, Instant),
 }
 
@@ -65,8 +66,8 @@ impl Slots {
         self.free.len().saturating_sub(self.reserved)
     }
 
-    /// How many jobs may be claimed, so that the broker never holds more jobs for this worker than
-    /// it has slots.
+    /// The number of jobs that may be claimed. The broker never holds more jobs for this worker
+    /// than the worker has slots.
     pub(super) fn claimable(&self) -> usize {
         self.free.len().saturating_sub(self.unanswered)
     }
@@ -78,12 +79,12 @@ impl Slots {
         Some(SlotId { index, generation: self.next_generation })
     }
 
-    /// The job of a slot, unless the slot has another job by now.
+    /// The job of a slot, unless the slot now has another job.
     pub(super) fn get_mut(&mut self, slot: SlotId) -> Option<&mut Held> {
         self.jobs[slot.index].as_mut().filter(|held| held.generation == slot.generation)
     }
 
-    /// Frees the slot of a job, unless the slot has another job by now.
+    /// Frees the slot of a job, unless the slot now has another job.
     pub(super) fn release(&mut self, slot: SlotId) -> Option<Held> {
         let held = self.jobs[slot.index].take_if(|held| held.generation == slot.generation)?;
         self.free.push(slot.index);

@@ -28,13 +28,14 @@ use crate::{
 
 /// The times of a stop.
 pub(super) struct Stopping {
-    /// When handlers are cancelled, so that they can stop by the end of the grace time.
+    /// The time at which handlers are cancelled, so that they can stop by the end of the grace
+    /// time.
     notice: Instant,
-    /// Handlers were cancelled; one that still runs then is stuck.
+    /// The end of the time that cancelled handlers have. A handler that runs longer is stuck.
     hurried: Option<Instant>,
-    /// Since when nothing runs.
+    /// Since when no handler runs.
     idle: Option<Instant>,
-    /// What still runs is not waited for.
+    /// Whether the worker no longer waits for running handlers.
     gave_up: bool,
 }
 
@@ -75,8 +76,8 @@ impl Pump {
         }
     }
 
-    /// Nothing runs any more, or nothing that could be stopped, and every ending is handed in, or
-    /// cannot be.
+    /// Whether the worker has stopped: no handler runs, or only handlers that cannot be stopped,
+    /// and no ending can still be submitted.
     pub(super) fn is_done(&mut self) -> bool {
         if self.stop.times.is_none() {
             return false;
@@ -96,13 +97,13 @@ impl Pump {
         if (running && !given_up) || stopping.hurried.is_some_and(|end| now >= end + self.last_turns()) {
             return !running || given_up;
         }
-        // A claim that the broker does not answer is not waited for as long as an ending.
+        // The wait for an unanswered claim is shorter than that for an ending.
         !owes && (!waits || idle.is_some_and(|idle| now >= idle + LAST_TURNS))
     }
 
-    /// How long endings may be handed in once the worker stops waiting for handlers. A process that
-    /// is about to exit has less time: with what [`leave`](Self::leave) takes, it ends before it is
-    /// [ended](crate::shutdown::stop_at).
+    /// How long endings may be submitted after the worker has stopped waiting for handlers. A
+    /// process that is about to exit has less time. With the time of [`leave`](Self::leave), it
+    /// ends before it is [ended](crate::shutdown::stop_at).
     fn last_turns(&self) -> Duration {
         match self.shared.settings.exit {
             Some(_) if self.stop.times.as_ref().is_some_and(|stopping| stopping.gave_up) => LAST_DEEDS / 2,
@@ -111,8 +112,8 @@ impl Pump {
         }
     }
 
-    /// Names the handlers that do not stop. If the process is to exit without them, the exit is now
-    /// scheduled.
+    /// Logs the handlers that do not stop. If the process has to exit without them, schedules the
+    /// exit.
     fn abandon_stuck_handlers(&self) {
         if let Some(code) = self.shared.settings.exit {
             exit_soon(LAST_DEEDS, code);
@@ -143,7 +144,7 @@ impl Pump {
     }
 
     /// Ends the leases of lanes without jobs, so that no reclaimer waits for them. The other lanes
-    /// report that their worker leaves: when their leases expire, no crash is charged.
+    /// report that their worker stops, so no crash is charged when their leases expire.
     pub(super) async fn leave(mut self) -> Stopped {
         for held in self.slots.iter() {
             let lane = &self.queues[held.lane.queue].lanes[held.lane.lane];
@@ -164,7 +165,7 @@ impl Pump {
                     let lease = if is_used { self.shared.settings.lease } else { Duration::ZERO };
                     let mut heartbeat = Extend::new(queue.name.clone(), name.clone(), lane.answered, lease);
                     heartbeat.leaving = is_used;
-                    // People see that it has stopped, and when.
+                    // Operators can see that it has stopped, and when.
                     let heartbeat = if reports { heartbeat.with_load(load) } else { heartbeat };
                     last.push(async move { drop(broker.extend(&[heartbeat]).await) }.boxed());
                 } else {
@@ -173,8 +174,7 @@ impl Pump {
                 }
             }
         }
-        // A courtesy: without it the leases run out by themselves, and the history lacks the last
-        // seconds.
+        // This is optional. Without it the leases expire, and the history lacks the last seconds.
         let left = last.for_each(|()| std::future::ready(()));
         let _ = tokio::time::timeout(self.last_turns() * 2 / 5, futures_util::future::join(left, self.shared.history.send())).await;
         self.stop.result

@@ -9,29 +9,29 @@ use super::{Pump, lane::LaneId, reason::Reason};
 
 #[derive(Default)]
 pub(super) struct Suspects {
-    /// How many run.
+    /// The number of running suspects.
     running: usize,
-    /// Until when the one that runs is suspected, if that is known.
+    /// The time until which the running suspect is suspected, if known.
     until: Option<Instant>,
-    /// The lane whose turn in flight asks for one.
+    /// The lane whose turn in flight requests a suspect.
     asked: Option<LaneId>,
-    /// The queues in which some wait, as far as that is known.
+    /// The queues with waiting suspects, as far as known.
     waiting: VecDeque<usize>,
 }
 
 impl Suspects {
-    /// Whether one may be asked for.
+    /// Whether a suspect may be requested.
     fn is_free(&self) -> bool {
         self.running == 0 && self.asked.is_none()
     }
 
-    /// Whether one runs, so that another must not.
+    /// Whether a suspect runs. Another one must not start.
     pub(super) fn runs(&self) -> bool {
         self.running > 0
     }
 
-    /// Whether a claim of this lane asks for one. Where none wait, nothing is asked for while some
-    /// wait elsewhere.
+    /// Whether a claim of this lane requests a suspect. A queue without waiting suspects is not
+    /// asked while another queue has some.
     pub(super) fn ask(&mut self, lane: LaneId) -> bool {
         let asks = self.is_free() && (self.waiting.is_empty() || self.waiting.contains(&lane.queue));
         if asks {
@@ -40,12 +40,12 @@ impl Suspects {
         asks
     }
 
-    /// The turn of this lane is answered, or too late.
+    /// The turn of this lane is answered, or is late.
     pub(super) fn answered(&mut self, lane: LaneId) {
         self.asked = self.asked.filter(|asked| *asked != lane);
     }
 
-    /// Notes whether some wait in a queue.
+    /// Records whether suspects wait in a queue.
     pub(super) fn set_waiting(&mut self, queue: usize, wait: bool) {
         match self.waiting.iter().position(|known| *known == queue) {
             None if wait => self.waiting.push_back(queue),
@@ -54,7 +54,7 @@ impl Suspects {
         }
     }
 
-    /// One runs, and is suspected until this time at most.
+    /// A suspect has started. It is suspected until this time at most.
     pub(super) fn began(&mut self, until: Option<Instant>) {
         (self.running, self.until) = (self.running + 1, until);
     }
@@ -63,12 +63,12 @@ impl Suspects {
         (self.running, self.until) = (self.running - 1, None);
     }
 
-    /// Whether the one that runs is suspected no more.
+    /// Whether the running job is no longer suspected.
     pub(super) fn is_cleared(&self, now: Instant) -> bool {
         self.runs() && self.until.is_some_and(|until| until <= now)
     }
 
-    /// The queue whose turn it is, among those with room for one.
+    /// The next queue with waiting suspects and with room for one.
     fn next(&mut self, has_room: impl Fn(usize) -> bool) -> Option<usize> {
         let at = self.waiting.iter().position(|queue| has_room(*queue)).filter(|_| self.is_free())?;
         let queue = self.waiting.remove(at)?;
@@ -78,7 +78,7 @@ impl Suspects {
 }
 
 impl Pump {
-    /// A suspect that has run for long enough is a job like others.
+    /// A suspect that has run for long enough is treated like other jobs.
     pub(super) fn clear_suspect(&mut self, now: Instant) {
         if self.suspects.is_cleared(now) {
             self.slots.iter_mut().for_each(|held| held.suspect = false);
@@ -87,7 +87,7 @@ impl Pump {
         }
     }
 
-    /// If a suspect may run now, lets a queue ask in which some wait.
+    /// If a suspect may run now, polls a queue with waiting suspects.
     pub(super) fn poll_for_suspect(&mut self) {
         let queues = &self.queues;
         if let Some(queue) = self.suspects.next(|queue| queues[queue].used < queues[queue].limit && queues[queue].can_send()) {

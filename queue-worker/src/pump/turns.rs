@@ -1,4 +1,4 @@
-//! Sending of turns: when, by which lane, and with what contents.
+//! Sending of turns: the time, the lane and the contents.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Pump {
-    /// Sends what can be sent.
+    /// Sends all turns that may be sent now.
     pub(super) fn plan(&mut self) {
         let now = now();
         self.register_first_lanes(now);
@@ -30,7 +30,7 @@ impl Pump {
                 }
             }
         }
-        // What is not worth a turn yet comes to its end again.
+        // A queue whose turn is postponed goes to the end of the list.
         let n_dirty = self.queues.dirty.len();
         for at in 0..n_dirty {
             let queue = self.queues.dirty[at];
@@ -50,13 +50,13 @@ impl Pump {
         self.queues.dirty.drain(..n_dirty);
     }
 
-    /// Registers the first lanes of many queues together: a slot that is given to a queue does not
-    /// wait for that.
+    /// Registers the first lanes of many queues together, so that a slot does not wait for the
+    /// registration of its queue.
     fn register_first_lanes(&mut self, now: Instant) {
         if self.queues.unregistered.is_empty() || self.stop.times.is_some() {
             return;
         }
-        // Here, too, the server of one queue must not affect the others.
+        // The server of one queue must not delay the registration in the others.
         let all = &self.queues.all;
         self.queues.registering.retain(|(since, queue)| !all[*queue].registered && now < *since + LATE);
         while self.queues.registering.len() < MOST_INTRODUCED {
@@ -80,7 +80,7 @@ impl Pump {
         }
     }
 
-    /// Registers the first lane of a queue, and claims nothing.
+    /// Registers the first lane of a queue without a claim.
     fn register(&mut self, queue: usize) {
         let (shared, state) = (self.shared.clone(), &mut self.queues[queue]);
         let turn = Turn::new(state.name.clone(), no_name(), 1, shared.settings.lease);
@@ -96,7 +96,7 @@ impl Pump {
         }));
     }
 
-    /// When the next first lanes are registered, even if the ones before have no answer.
+    /// When the next first lanes are registered, even if the previous registrations have no answer.
     pub(super) fn next_registration(&self) -> Option<Instant> {
         self.queues.registering.first().filter(|_| !self.queues.unregistered.is_empty()).map(|(since, _)| *since + LATE)
     }
@@ -108,9 +108,9 @@ impl Pump {
         self.pace.may_send(items, state.limit, idle, &mut state.waits, now)
     }
 
-    /// Claims up to `share` jobs. A queue that has more than that is claimed from in parts, by
-    /// several lanes: while the jobs of one run, the turn of another is on its way. False: not all
-    /// of it could be, or should be now.
+    /// Claims up to `share` jobs. A larger share is claimed in parts by several lanes: while the
+    /// jobs of one part run, the turn of another is in flight. Returns false if a part of the share
+    /// could not be claimed, or is postponed.
     fn send_claims(&mut self, queue: usize, share: usize, now: Instant) -> bool {
         let mut left = share;
         while left > 0 && self.queues[queue].may_have_work() {
@@ -124,7 +124,7 @@ impl Pump {
         true
     }
 
-    /// Claims through an idle lane: the one with most results to submit, or a new one.
+    /// Claims through an idle lane: the one with the most results to submit, or a new one.
     fn send_claim(&mut self, queue: usize, claim: usize, now: Instant) -> bool {
         let state = &mut self.queues[queue];
         let idle = state.lanes.iter().enumerate().filter(|(_, lane)| !lane.in_flight).max_by_key(|(_, lane)| lane.finishes.len());
@@ -137,7 +137,7 @@ impl Pump {
             None => return false,
         };
         let finishes = state.lanes[lane].finishes.len();
-        // Claimed jobs also take the place of those that this turn ends.
+        // Claimed jobs also use the room of those that this turn ends.
         let room = self.slots.claimable() + state.lanes[lane].fitting();
         let part = claim.min(room);
         if part == 0 || !self.may_send_turn(queue, part.max(finishes), now) {

@@ -1,4 +1,4 @@
-//! The search for handlers that block their runtime, or should have stopped.
+//! The search for handlers that block their runtime or do not stop.
 
 use std::{collections::BTreeMap, mem, sync::atomic::Ordering, time::Instant};
 
@@ -12,9 +12,9 @@ use crate::{
 };
 
 pub(super) struct Watchdog {
-    /// When the handlers are checked next.
+    /// The time of the next check of the handlers.
     pub(super) at: Instant,
-    /// Which tasks were reported to block their runtime, and when.
+    /// The tasks that were reported to block their runtime, with the time of the report.
     blockers: BTreeMap<String, Instant>,
 }
 

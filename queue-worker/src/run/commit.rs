@@ -1,5 +1,5 @@
 //! Tasks whose effects commit together with the ending of their job. A job that has committed is
-//! not run again, whatever has happened to its run since: its stored ending is replayed.
+//! not run again, even if the worker was lost after the commit. Its stored ending is replayed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,12 +12,12 @@ use queue_core::{
 use super::{Run, inject::Options};
 use crate::letters::address;
 
-/// A job runs again after this time, and up to as much more, if it is not known whether it has
-/// committed.
+/// The minimum delay of the next run if it is not known whether the job has committed. The maximum
+/// is twice as long.
 const UNKNOWN: Duration = Duration::from_secs(1);
 
 impl Run {
-    /// What the run has to know to commit. `Err`: the job has committed already, or this is not
+    /// The data that the run needs to commit. `Err`: the job has already committed, or this is not
     /// known.
     pub(super) async fn completion(
         &self,
@@ -50,7 +50,7 @@ impl Run {
             return self.replayed(&stored, options);
         }
         let outcome = match outcome {
-            // By an error or a middleware.
+            // The task has ended as done by an error or a middleware.
             done if done.is_done() => Outcome::Failed("the task ended as done without `commit`".into()),
             other => other,
         };
@@ -58,9 +58,9 @@ impl Run {
         let Some(endings) = &self.shared.application.endings else { return ending };
         let found = match &ending {
             Ending::Nack { .. } => endings.find(completion.key()).await.map(|found| found.ending),
-            // Nobody looks at the job again: a commit that is under way is waited for.
+            // No later run checks for the commit, so a commit in progress is waited for.
             Ending::Bury { .. } | Ending::Cancel { .. } => endings.settled(completion.key()).await,
-            // The next run looks.
+            // The next run checks for the commit.
             _ => return ending,
         };
         match found {
@@ -70,7 +70,7 @@ impl Run {
         }
     }
 
-    /// `Err`: the ending, if it is that of this round.
+    /// `Err`: the stored ending, if it belongs to this round.
     fn replay(&self, ending: &[u8], odd: bool, delivery: &Delivery, options: &Options) -> Result<(), Ending> {
         let stored = StoredEnding::decode(ending).map_err(|error| self.unknown(delivery, &error.to_string()))?;
         if !stored.is_of(odd) {
@@ -91,7 +91,7 @@ impl Run {
         }
     }
 
-    /// It is not known whether the job has committed: it waits, and is not charged.
+    /// It is not known whether the job has committed. The job waits and is not charged.
     fn unknown(&self, delivery: &Delivery, error: &str) -> Ending {
         let job = address(&self.queue, &delivery.id);
         let delay = UNKNOWN.mul_f64(1.0 + fastrand::f64());

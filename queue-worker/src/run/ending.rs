@@ -45,8 +45,8 @@ impl Run {
             (Outcome::Failed(error), Some(CancelCause::TimedOut)) => {
                 self.failed(task, options, None, format!("{}: {error}", timed_out()).into(), context)
             }
-            // The handler was asked to stop, and returns an error because of that: the job is not
-            // charged, or its ending is stale anyway.
+            // The handler was asked to stop and has returned an error for that reason. The job is
+            // not charged, or its ending is already stale.
             (Outcome::Failed(_) | Outcome::Stopped(_), Some(cause)) => Ending::Stopped { by_shutdown: cause == CancelCause::Shutdown },
             (Outcome::Failed(error) | Outcome::Retry(error), _) => self.failed(task, options, None, error, context),
             (Outcome::RetryAfter(delay, why), _) => self.failed(task, options, Some(delay), why, context),
@@ -62,7 +62,7 @@ impl Run {
         }
     }
 
-    /// The job was perhaps made by another release, and may be readable for one.
+    /// Parks the job: another release may be able to read it.
     fn unreadable(&self, task: &TaskDef, problem: String, context: &JobContext) -> Ending {
         let within = self.shared.settings.unreadable_for;
         if within.is_zero() {
@@ -90,8 +90,8 @@ impl Run {
         stored
     }
 
-    /// The job failed. It is retried after this delay, or after the backoff, or was at its last
-    /// attempt.
+    /// The job failed. It is retried after this delay or after the backoff, unless this was its
+    /// last attempt.
     fn failed(&self, task: &TaskDef, options: &Options, delay: Option<Duration>, failure: Failure, context: &JobContext) -> Ending {
         let (queue, name, attempt) = (&*self.queue, task.name, context.attempt());
         if attempt >= options.max_attempts {

@@ -1,5 +1,5 @@
-//! The run of the handler, within all middleware and its timeout. It is cancelled when it should
-//! stop, and its panics are caught.
+//! The run of the handler, within all middleware and its timeout. It is cancelled when the worker
+//! or an operator stops it, and its panics are caught.
 
 use std::{
     any::Any,
@@ -62,8 +62,8 @@ impl Run {
         outcome
     }
 
-    /// Log lines of the handler belong to its job, and to the trace of its producer, unless the run
-    /// has its own trace: it had to wait, or is a later round.
+    /// The span of the run. Log lines of the handler belong to its job and to the trace of its
+    /// producer. The run has its own trace if it had to wait, or if it is a later round.
     fn span(&self, context: &JobContext, own_trace: bool) -> tracing::Span {
         let job = address(&self.queue, context.id());
         let span =
@@ -87,7 +87,7 @@ async fn poll<'a>(
     notice: Duration,
 ) -> Outcome {
     forget_panic_place();
-    // The first steps of a handler may panic, too.
+    // The first steps of a handler may also panic.
     let mut handler = match catch_unwind(AssertUnwindSafe(begin)) {
         Ok(handler) => AssertUnwindSafe(handler).catch_unwind(),
         Err(panic) => return Outcome::Panicked(panic_text(panic)),
@@ -135,14 +135,14 @@ async fn poll<'a>(
     Outcome::Stopped(cause)
 }
 
-/// The thread of a blocking handler that runs within middleware. A middleware may give the handler
-/// up; its thread cannot, and the run does not end before it: the job would be given away while its
-/// handler runs.
+/// The thread of a blocking handler that runs within middleware. A middleware may drop the handler,
+/// but its thread continues. The run does not end before the thread: otherwise another worker could
+/// get the job while its handler runs.
 #[derive(Default)]
 struct Thread(Mutex<Option<Receiver<Caught>>>);
 
 impl Thread {
-    /// Runs the handler. Dropped before it returns, this leaves the thread behind.
+    /// Runs the handler. If this future is dropped before it returns, the thread continues.
     async fn run(&self, threads: &Threads, run: fn(Call) -> Outcome, call: Call, span: tracing::Span) -> Outcome {
         let mut thread = self.0.lock().await;
         let handler = match spawn(threads, run, call, span) {
@@ -154,17 +154,17 @@ impl Thread {
         joined(end)
     }
 
-    /// Waits until no handler runs in it.
+    /// Waits until no handler runs in the thread.
     async fn is_left(&self) {
         let mut thread = self.0.lock().await;
         if let Some(handler) = &mut *thread {
-            // Whoever wanted to know how it ended has given it up.
+            // The middleware has dropped the handler, so its result is not needed.
             drop(handler.await);
             *thread = None;
         }
     }
 
-    /// Waits until no handler has run in it for this time.
+    /// Waits until no handler has run in the thread for this time.
     async fn is_left_for(&self, patience: Duration) {
         loop {
             self.is_left().await;
@@ -191,14 +191,14 @@ async fn block_on_handler(threads: &Threads, run: fn(Call) -> Outcome, call: Cal
     joined(handler.await)
 }
 
-/// Runs it within the runtime, so that it may block on a future.
+/// Starts the handler on a thread, within the runtime, so that it may block on a future.
 fn spawn(threads: &Threads, run: fn(Call) -> Outcome, call: Call, span: tracing::Span) -> Result<Receiver<Caught>, Outcome> {
     let runtime = Handle::current();
     let spawned = threads.run(move || {
         let _inside = runtime.enter();
         forget_panic_place();
         let caught = span.in_scope(|| catch_unwind(AssertUnwindSafe(|| run(call))));
-        // The thread of the panic knows its place.
+        // Only the thread of the panic knows its location.
         caught.or_else(|panic| Ok(Outcome::Panicked(panic_text(panic))))
     });
     spawned.map_err(|error| {

@@ -11,11 +11,12 @@ use queue_core::{
 use super::Run;
 use crate::{application::Known, config::Settings, time::now};
 
-/// The settings of one run: the job's own go before its task's, those before the worker's.
+/// The settings of one run. Those of the job override those of its task, and these override those
+/// of the worker.
 pub(super) struct Options {
     pub(super) max_attempts: u32,
     pub(super) timeout: Option<Duration>,
-    /// How long job and result are kept; `None`: not at all.
+    /// How long job and result are kept. `None`: they are not kept.
     pub(super) keep: Option<Duration>,
 }
 
@@ -30,7 +31,7 @@ impl Options {
 }
 
 impl Run {
-    /// What the handler can know. Its timeout counts from now.
+    /// The context of the handler. Its timeout starts now.
     pub(super) fn inject(
         &self,
         known: &Known,

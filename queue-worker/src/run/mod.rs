@@ -4,8 +4,8 @@
 //! 1. [`may_start`](Run::may_start): the worker has no stop request.
 //! 2. [`decode`](Run::decode) reads the envelope, and [`find`](Run::find) finds the task
 //!    (`find.rs`). A job whose effects commit with its ending may have ended already (`commit.rs`).
-//! 3. [`settle`](Options::of) which of the settings hold, and [`inject`](Run::inject) the context
-//!    (`inject.rs`).
+//! 3. [`Options::of`](Options::of) merges the settings, and [`inject`](Run::inject) builds the
+//! context (`inject.rs`).
 //! 4. [`announce`](Run::announce) to the pump that the handler begins: from now on it can be
 //!    cancelled.
 //! 5. [`handle`](Run::handle): the handler, within its timeout; panics are caught (`handle.rs`).
@@ -75,7 +75,7 @@ struct Run {
     lane: PartyName,
     lease: LeaseClock,
     watched: LeaseClock,
-    /// The broker's clock when the job was claimed.
+    /// The time of the broker's clock at the claim of the job.
     now_ms: i64,
 }
 
@@ -86,7 +86,7 @@ impl Run {
         self.answer.give(ending, ran);
     }
 
-    /// `Err`: it ended before its handler began.
+    /// `Err`: the job ended before its handler began.
     async fn steps(&self, delivery: Delivery, ran: &mut Option<Ran>) -> Result<Ending, Ending> {
         self.may_start()?;
         let envelope = self.decode(&delivery)?;
@@ -138,16 +138,16 @@ impl Run {
         envelope.expires_ms.is_some_and(|expires| expires < self.now_ms)
     }
 
-    /// Not if the worker got a stop request while the job waited for a thread, nor if it has lost
-    /// contact with the broker.
+    /// Returns an error if the worker got a stop request while the job waited for a thread, or if
+    /// the worker has lost contact with the broker.
     fn may_start(&self) -> Result<(), Ending> {
         let must_not =
             self.shared.status.stopping.load(Ordering::Relaxed) || self.shared.connection.is_isolated() || self.lease.until() <= now();
         if must_not { Err(Ending::Return) } else { Ok(()) }
     }
 
-    /// How long the job has waited, by the broker's clock, since it could start. Only before its
-    /// first start is that known.
+    /// How long the job has waited since it could start, by the broker's clock. This is known only
+    /// before its first start.
     fn waited(&self, envelope: &Envelope<'_>, delivery: &Delivery) -> Option<Duration> {
         let first = delivery.attempts == 0 && delivery.crashes == 0 && delivery.snoozes == 0 && delivery.rate_limited == 0;
         let since = envelope.startable_ms().filter(|_| first)?;
@@ -160,8 +160,8 @@ impl Run {
     }
 }
 
-/// The one answer that every delivery gets (R8). A run that ends without an answer, with its
-/// runtime or by a bug, is answered when it is dropped, so no slot is lost.
+/// The one answer that every delivery gets (R8). A run may end without an answer, with its runtime
+/// or because of a bug. The answer is then sent when this is dropped, so no slot is lost.
 struct Answer {
     events: mpsc::UnboundedSender<Event>,
     slot: SlotId,
@@ -178,7 +178,7 @@ impl Answer {
         Answer { events, slot, shared: shared.clone(), given: false, is_last: is_last.into() }
     }
 
-    /// False if there is no listener any more.
+    /// False if the pump has ended.
     fn begins(&self, context: JobContext, isolation: bool) -> bool {
         self.events.send(Event::Begun { slot: self.slot, context, isolation }).is_ok()
     }
@@ -191,7 +191,8 @@ impl Answer {
         self.given = true;
         self.shared.status.running.fetch_sub(1, Ordering::Relaxed);
         self.shared.status.finished.fetch_add(1, Ordering::Relaxed);
-        // The pump is gone only when the worker was dropped; the lease then gives the job back.
+        // The pump has ended only if the worker was dropped. The job then runs again when the lease
+        // expires.
         let _ = self.events.send(Event::Ended { slot: self.slot, ending, ran });
     }
 }

@@ -23,12 +23,12 @@ use crate::{
 /// Most jobs at once in one process.
 const MAX_CONCURRENCY: usize = 100_000;
 
-/// Longest lease and grace time, and longest of everything else.
+/// The maximum lease, the maximum grace time, and the maximum of all other times.
 const MAX_LEASE: Duration = Duration::from_secs(24 * 3600);
 const MAX_GRACE: Duration = Duration::from_secs(7 * 24 * 3600);
 const LONGEST: Duration = queue_core::__private::LONGEST;
 
-/// A client sends an enqueue again for a few seconds; its producer has to be known for longer.
+/// A client retries an enqueue for a few seconds. Its producer has to be known for longer.
 const MIN_PRODUCER_RETENTION: Duration = Duration::from_secs(60);
 
 /// Shortest lease: six heartbeats of 50 ms.
@@ -38,7 +38,7 @@ impl Worker {
     /// Checks settings, tasks and values, as [`run`](Self::run) does first.
     ///
     /// # Errors
-    /// [`WorkerError::Setup`] with everything that is wrong.
+    /// [`WorkerError::Setup`] with all problems.
     pub fn check(&self) -> Result<(), WorkerError> {
         let mut problems = self.registry.duplicates();
         let settings = &self.settings;
@@ -114,12 +114,12 @@ impl Worker {
         if problems.is_empty() { Ok(()) } else { Err(WorkerError::Setup(problems)) }
     }
 
-    /// What its tasks declare of all groups, by queue, or which tasks do not agree on those of
-    /// their queue.
+    /// The group rules that its tasks declare, by queue, or the conflicting declarations of tasks
+    /// of one queue.
     pub(super) fn group_rules(&self) -> Result<GroupRules, Vec<String>> {
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
         let (mut declared, mut problems) = (BTreeMap::<&str, (&str, GroupRule)>::new(), Vec::new());
-        // A task that only names the parameter declares no rule.
+        // A task that only marks the parameter declares no rule.
         for task in self.registry.tasks().filter(|task| served.contains(task.queue) && !task.group_rule.is_empty()) {
             let (other, rule) = *declared.entry(task.queue).or_insert((task.name, task.group_rule));
             if rule != task.group_rule {
@@ -132,7 +132,7 @@ impl Worker {
         if problems.is_empty() { Ok(declared.into_iter().map(|(queue, (_, rule))| (queue.into(), rule)).collect()) } else { Err(problems) }
     }
 
-    /// The aging that its tasks declare, by queue, or which tasks do not agree on that of their
+    /// The aging that its tasks declare, by queue, or the conflicting declarations of tasks of one
     /// queue.
     pub(super) fn aging(&self) -> Result<BTreeMap<&'static str, Duration>, Vec<String>> {
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
@@ -150,8 +150,8 @@ impl Worker {
         if problems.is_empty() { Ok(declared.into_iter().map(|(queue, (_, every))| (queue, every)).collect()) } else { Err(problems) }
     }
 
-    /// The subscriptions of its functions, with the types of event that they know, or which
-    /// functions do not agree on where theirs begins and what it does with other types.
+    /// The subscriptions of its functions, with their types of event, or the conflicting
+    /// declarations: of the start of a subscription, or of the handling of other types.
     pub(super) fn subscriptions(&self) -> Result<Vec<Subscribe>, Vec<String>> {
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
         let (mut declared, mut problems) = (BTreeMap::<&str, Subscribe>::new(), Vec::new());
@@ -185,8 +185,8 @@ impl Worker {
         if problems.is_empty() { Ok(declared.into_values().collect()) } else { Err(problems) }
     }
 
-    /// The schedules that it declares, or what is wrong with them: an expression, a time zone that
-    /// this machine does not know, two of one name.
+    /// The schedules that it declares, or their problems: an invalid expression, a time zone that
+    /// this machine does not have, or two schedules with the same name.
     pub(super) fn declared(&self) -> Result<Vec<Prepared>, Vec<String>> {
         let (mut declared, mut problems, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
@@ -213,8 +213,8 @@ impl Worker {
         if problems.is_empty() { Ok(declared) } else { Err(problems) }
     }
 
-    /// The limits that its tasks declare, by queue, or which tasks do not agree on one that they
-    /// share.
+    /// The limits that its tasks declare, by queue, or the conflicting declarations of a limit that
+    /// tasks share.
     pub(super) fn limits(&self) -> Result<Limits, Vec<String>> {
         let (mut limits, mut problems): (Limits, Vec<String>) = (Limits::new(), Vec::new());
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
@@ -235,8 +235,8 @@ impl Worker {
         if problems.is_empty() { Ok(limits) } else { Err(problems) }
     }
 
-    /// Tasks of the served queues that commit, if the worker has no database to look their endings
-    /// up in.
+    /// Tasks of the served queues that commit, if the worker has no database with their stored
+    /// endings.
     fn missing_outbox(&self) -> Option<String> {
         #[cfg(feature = "outbox")]
         if !self.relays.is_empty() {
@@ -257,7 +257,7 @@ impl Worker {
         })
     }
 
-    /// Values that tasks of the served queues want and do not get.
+    /// Values that tasks of the served queues need and that the worker does not provide.
     fn missing_data(&self) -> Vec<String> {
         let served: BTreeSet<String> = self.served().into_iter().map(|queue| queue.name).collect();
         let mut wanted: BTreeMap<&'static str, Vec<&'static str>> = BTreeMap::new();

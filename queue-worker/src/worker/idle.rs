@@ -1,4 +1,4 @@
-//! A worker that ends by itself, when there is nothing to do.
+//! A worker that ends when no work is left.
 
 use std::time::Duration;
 
@@ -11,14 +11,15 @@ use queue_core::{
 use super::Worker;
 use crate::{error::WorkerError, shutdown::Stopped};
 
-/// The first pause between two looks; it doubles up to [`LONGEST`].
+/// The first pause between two checks; it doubles up to [`LONGEST`].
 const FIRST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(50);
 
 impl Worker {
-    /// Runs jobs until no job of its queues is ready or running, with what those jobs enqueue; for
-    /// tests, and for programs that work off what there is. Jobs that wait for a time (delayed,
-    /// snoozed, failed and to be tried again), parked jobs, and those of paused queues are left.
+    /// Runs jobs until no job of its queues is ready or running. It also runs the jobs that these
+    /// enqueue. Use it for tests, and for programs that only process the stored jobs. It does not
+    /// wait for jobs with a due time (delayed, snoozed, or waiting for a retry). It leaves parked
+    /// jobs and those of paused queues.
     ///
     /// ```standalone_crate
     /// # use queue_core::prelude::*;
@@ -48,7 +49,7 @@ async fn idle(inspector: Inspector, queues: Vec<String>) {
     let mut pause = FIRST;
     let mut before = None;
     loop {
-        // A broker that does not answer reports nothing.
+        // If the broker does not answer, the check does not count.
         let found = enqueued_if_idle(&inspector, &queues).await.ok().flatten();
         if found.is_some() && found == before {
             return;
@@ -59,7 +60,7 @@ async fn idle(inspector: Inspector, queues: Vec<String>) {
     }
 }
 
-/// Whether this is the queue of a subscription that has something to read.
+/// Whether this is the queue of a subscription that has events to read.
 async fn has_unread_events(inspector: &Inspector, queue: &str) -> Result<bool, Error> {
     let Some((name, topic)) = subscription_at(queue) else { return Ok(false) };
     let topic = inspector.topic(topic).await?;
@@ -67,12 +68,12 @@ async fn has_unread_events(inspector: &Inspector, queue: &str) -> Result<bool, E
     Ok(subscription.is_some_and(|subscription| !subscription.paused && subscription.behind != Some(0)))
 }
 
-/// How many jobs were ever enqueued, if none is ready or running.
+/// The number of jobs that were ever enqueued, if none is ready or running.
 async fn enqueued_if_idle(inspector: &Inspector, queues: &[String]) -> Result<Option<u64>, Error> {
     let mut enqueued = 0;
     for queue in queues {
         let stats = match inspector.stats(queue).await {
-            // The worker has not registered with it yet.
+            // The worker has not yet registered with this queue.
             Err(Error::NoSuchQueue { .. }) => continue,
             stats => stats?,
         };

@@ -1,6 +1,6 @@
-//! A worker that runs the next job when its caller asks for it: for `queue-conformance`. It claims,
-//! runs and ends jobs as every worker does, but it has no duties: nothing happens between two
-//! calls.
+//! A worker that runs the next job on request of its caller, for `queue-conformance`. It claims,
+//! runs and ends jobs as every worker does. It has no duties, so the queue does not change between
+//! two calls.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -38,7 +38,7 @@ const LEASE: Duration = Duration::from_secs(24 * 3600);
 const TICKS: usize = 100;
 
 /// Runs jobs one after the other. While a job waits for the end of another one, the next jobs run
-/// beside it.
+/// concurrently.
 pub struct Inline {
     shared: Arc<Shared>,
     seen: Seen,
@@ -48,31 +48,31 @@ pub struct Inline {
     started: usize,
     /// Notified when a caller waits for the end of a job.
     waits: Arc<Notify>,
-    /// Whether a caller has waited since a job was started alone.
+    /// Whether a caller has waited since the last job was started while no other job ran.
     is_waited_for: bool,
     /// Ends the scribe.
     scribe: Option<DropGuard>,
 }
 
-/// A job that an [`Inline`] has run, or refused to run.
+/// A job that an [`Inline`] has run, or has refused to run.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct InlineRan {
-    /// Its address.
+    /// The address of the job.
     pub address: JobAddress,
-    /// The name of its task, as it is stored.
+    /// The stored name of its task.
     pub task: String,
-    /// Which attempt it was, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// How the run ended.
+    /// The ending of the run.
     pub ending: Ending,
 }
 
-/// What is known of the broker.
+/// The known state of the broker.
 #[derive(Default)]
 struct Seen {
     lanes: BTreeMap<Arc<str>, Lane>,
-    /// How long until the next tick of a schedule, as it was seen last.
+    /// The time until the next tick of a schedule, at the last check.
     next_tick: Option<Duration>,
 }
 
@@ -85,7 +85,7 @@ struct Lane {
     next_due: Option<Duration>,
 }
 
-/// A job that runs.
+/// A running job.
 struct Started {
     queue: Arc<str>,
     task: String,
@@ -95,9 +95,9 @@ struct Started {
 }
 
 impl Inline {
-    /// Declares what the worker's tasks declare: limits, groups, aging, schedules and
-    /// subscriptions. It calls this broker; handlers get the worker's client. `waits` is notified
-    /// when a caller waits for the end of a job.
+    /// Declares the limits, groups, aging, schedules and subscriptions of the worker's tasks. It
+    /// uses this broker; handlers get the worker's client. `waits` is notified when a caller waits
+    /// for the end of a job.
     ///
     /// # Errors
     /// [`WorkerError::Setup`], and the errors of the broker.
@@ -111,7 +111,7 @@ impl Inline {
         let (broker, release, declarations) = (shared.connection.broker.clone(), shared.identity.info.release(), plan.declarations);
         let (events, received) = mpsc::unbounded_channel();
         arrival::declare_limits(&broker, &release, &declarations).await?;
-        // What that has not declared.
+        // The declarer declares the rest.
         if !(declarations.aging.is_empty() && declarations.schedules.is_empty() && declarations.subscriptions.is_empty()) {
             let mut declarer = Declarer::new(broker.clone(), release, declarations, shared.queues.clone());
             on_broker(&broker, async move { declarer.tick().await }).await?;
@@ -129,14 +129,14 @@ impl Inline {
         })
     }
 
-    /// Runs the next job of this queue, or of all queues, and returns it when it has ended. `None`:
-    /// no job can start now.
+    /// Runs the next job of this queue, or of all queues, and returns it when it has ended. Returns
+    /// `None` if no job can start now.
     ///
     /// # Errors
     /// Those of the broker.
     pub async fn next(&mut self, queue: Option<&str>) -> Result<Option<InlineRan>, WorkerError> {
         if self.running.is_empty() {
-            // Whoever has waited before is not waited for by a job that runs.
+            // Discards an earlier notification: it does not belong to a running job.
             let _ = self.waits.notified().now_or_never();
             self.is_waited_for = false;
         }
@@ -160,18 +160,18 @@ impl Inline {
         }
     }
 
-    /// Whether a job still runs that has let others run.
+    /// Whether a job that has let others run is still running.
     pub fn is_running(&self) -> bool {
         !self.running.is_empty()
     }
 
-    /// Runs a job that is not stored, as its first attempt, whatever holds it back in its queue.
+    /// Runs a job that is not stored, as its first attempt, even if its queue would hold it back.
     ///
     /// # Errors
     /// Those of the broker.
     pub async fn run(&mut self, address: &JobAddress, envelope: Vec<u8>) -> Result<Ending, WorkerError> {
         let delivery = Delivery::new(address.id.clone(), 1, envelope);
-        // At a time before all others: it does not expire.
+        // The time of the claim is zero, so the job does not expire.
         let own = self.start(&address.queue, PartyName::new("in-place"), 0, delivery);
         while let Some(event) = self.received.recv().await {
             match event {
@@ -186,8 +186,8 @@ impl Inline {
         Err(WorkerError::Died("its events have ended".to_owned()))
     }
 
-    /// How long until a job or a schedule is due that waits for a time, as it was when `next` last
-    /// returned `None`.
+    /// The time until the next job or schedule is due, at the last call of `next` that returned
+    /// `None`.
     pub fn next_due(&self) -> Option<Duration> {
         self.seen.lanes.values().filter_map(|lane| lane.next_due).chain(self.seen.next_tick).min()
     }
@@ -200,7 +200,7 @@ impl Inline {
         }
     }
 
-    /// Stores how a job ended.
+    /// Stores the ending of a job.
     async fn end(&mut self, slot: SlotId, ending: Ending) -> Result<Option<InlineRan>, WorkerError> {
         let Some(Started { queue, task, mut finish, attempt, context }) = self.running.remove(&slot.index) else {
             return Err(WorkerError::Died("a job has ended twice".to_owned()));
@@ -220,7 +220,7 @@ impl Inline {
         Ok(Some(InlineRan { address, task, attempt, ending }))
     }
 
-    /// Starts the next job, if there is one.
+    /// Starts the next job, if one is ready.
     async fn claim(&mut self, queue: Option<&str>) -> Result<bool, WorkerError> {
         let (shared, mut seen, only) = (self.shared.clone(), mem::take(&mut self.seen), queue.map(str::to_owned));
         let (seen, claimed) = on_broker(&self.shared.connection.broker, async move {
@@ -255,7 +255,7 @@ impl Inline {
         };
         self.running.insert(slot.index, started);
         let (lease, watched) = (LeaseClock::default(), LeaseClock::default());
-        // Results are always wanted: the broker keeps those of jobs that are kept.
+        // All results are sent. The broker keeps those of jobs with a retention.
         lease.set(now() + LEASE);
         watched.set(now() + LEASE);
         self.shared.connection.answered();
@@ -276,7 +276,7 @@ struct Claimed {
     answer: TurnAnswer,
 }
 
-/// Claims the next job. Ticks are made if there is none.
+/// Claims the next job. If no job is ready, makes the due ticks.
 async fn claim(shared: &Shared, seen: &mut Seen, only: Option<&str>) -> Result<Option<Claimed>, Error> {
     loop {
         let mut queues: BTreeSet<String> = shared.connection.broker.queues().await?.into_iter().collect();
@@ -310,7 +310,7 @@ async fn claim(shared: &Shared, seen: &mut Seen, only: Option<&str>) -> Result<O
     }
 }
 
-/// Sends a turn of a lane, which registers if it has to.
+/// Sends a turn of a lane, which registers first if necessary.
 async fn turn(shared: &Shared, queue: &Arc<str>, lane: &mut Lane, finishes: Vec<Finish>, claim: usize) -> Result<TurnAnswer, Error> {
     let lease = shared.settings.lease;
     let mut is_new = false;
@@ -337,7 +337,7 @@ async fn turn(shared: &Shared, queue: &Arc<str>, lane: &mut Lane, finishes: Vec<
                 (lane.parked, lane.next_due) = (answer.parked, answer.next_due);
                 return Ok(answer);
             }
-            // Another worker has found its lease to be over.
+            // Another worker has found that the lease of this lane had expired.
             Err(Error::Forgotten(_)) if !is_new => lane.name = None,
             Err(error) => return Err(error),
         }

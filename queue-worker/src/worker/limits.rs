@@ -6,8 +6,8 @@ use super::Worker;
 
 /// # How much a queue keeps
 ///
-/// Each worker applies its own limits when it ends jobs and every minute or so, so all workers of a
-/// queue should have the same. Where a limit is exceeded, the oldest are removed first.
+/// Each worker applies its own limits when it ends jobs and about once a minute, so all workers of
+/// a queue should have the same. If a limit is exceeded, the oldest jobs are removed first.
 impl Worker {
     /// Most done jobs with a retention that each queue keeps.
     /// Default: 1,000,000.

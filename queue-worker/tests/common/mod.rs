@@ -1,4 +1,4 @@
-//! What the tests of the worker share.
+//! Helpers of the worker's tests.
 
 #![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
 
@@ -28,35 +28,35 @@ use tokio::{
     sync::Notify,
 };
 
-/// What handlers tell their test.
+/// The calls that handlers report to their test.
 #[derive(Default)]
 pub(crate) struct Probe {
     log: Mutex<Vec<String>>,
     changed: Notify,
     running: AtomicUsize,
     most: AtomicUsize,
-    /// Opened by a test, waited for by handlers.
+    /// Handlers wait for this gate, and a test opens it.
     pub(crate) gate: Gate,
 }
 
 impl Probe {
-    /// Notes that something happened.
+    /// Records an event.
     pub(crate) fn note(&self, what: impl Into<String>) {
         self.log.lock().unwrap().push(what.into());
         self.changed.notify_waiters();
     }
 
-    /// Everything noted so far.
+    /// All records so far.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.log.lock().unwrap().clone()
     }
 
-    /// How often this was noted.
+    /// How often this was recorded.
     pub(crate) fn count(&self, what: &str) -> usize {
         self.log.lock().unwrap().iter().filter(|note| *note == what).count()
     }
 
-    /// Waits until this was noted so often.
+    /// Waits until this was recorded at least `times` times.
     pub(crate) async fn noted(&self, what: &str, times: usize) {
         let noted = async {
             loop {
@@ -72,19 +72,19 @@ impl Probe {
         wait(format!("`{what}` to be noted {times} times")).seeing(|| format!("noted: {:?}", self.notes())).end_of(noted).await;
     }
 
-    /// Counts a handler in, and out again when what is returned is dropped.
+    /// Counts a running handler, until the returned value is dropped.
     pub(crate) fn enter(self: &Arc<Self>) -> Inside {
         let now = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
         Inside(self.clone())
     }
 
-    /// Handlers that are inside now.
+    /// Handlers that are running now.
     pub(crate) fn inside(&self) -> usize {
         self.running.load(Ordering::SeqCst)
     }
 
-    /// Most handlers that were inside at once.
+    /// The maximum number of handlers that ran at once.
     pub(crate) fn most(&self) -> usize {
         self.most.load(Ordering::SeqCst)
     }
@@ -99,7 +99,7 @@ impl Drop for Inside {
     }
 }
 
-/// Handlers wait here, async or on their thread.
+/// A gate at which handlers wait, async or on their thread.
 #[derive(Default)]
 pub(crate) struct Gate {
     open: Mutex<bool>,
@@ -126,14 +126,14 @@ impl Gate {
         }
     }
 
-    /// Blocks the thread, as no handler should.
+    /// Blocks the thread, which handlers should not do.
     pub(crate) fn block(&self) {
         let open = self.open.lock().unwrap();
         drop(self.threads.wait_timeout_while(open, patience(), |open| !*open).unwrap());
     }
 }
 
-/// A broker in memory. Waits of this test that time out look at it.
+/// A broker in memory. Waits that time out show its state.
 pub(crate) async fn memory() -> Client {
     Client::connect("sqlite://:memory:").await.unwrap().watched()
 }
@@ -146,12 +146,12 @@ pub(crate) fn worker(client: &Client, probe: &Arc<Probe>) -> Worker {
     Worker::new(client.clone()).registry(registry).shared_data(probe.clone()).backoff(backoff).grace(Duration::from_secs(5))
 }
 
-/// Runs it until `until` is ready.
+/// Runs the worker until `until` is ready.
 pub(crate) async fn run(worker: Worker, until: impl Future<Output = ()> + Send) -> Stopped {
     wait("the worker to end").times(2).end_of(worker.run(until)).await.unwrap()
 }
 
-/// Waits until something holds, looking again and again.
+/// Waits until a condition holds, and checks it repeatedly.
 #[track_caller]
 pub(crate) fn until<F: Future<Output = bool>>(what: &str, holds: impl FnMut() -> F) -> impl Future<Output = ()> {
     wait(what).until(holds)
@@ -162,7 +162,7 @@ pub(crate) async fn until_state<T: Send + 'static>(handle: &Handle<T>, state: Op
     until(&format!("job {} to become {state:?}", handle.address()), || async { handle.status().await.unwrap() == state }).await;
 }
 
-/// Waits until a worker of this queue is at work.
+/// Waits until a worker has registered with this queue.
 pub(crate) async fn until_registered(client: &Client, queue: &str) {
     until("a worker to register", || async { client.inspector().stats(queue).await.is_ok_and(|stats| stats.lanes > 0) }).await;
 }
@@ -172,7 +172,7 @@ pub(crate) async fn address_in(client: &Client, job: &JobAddress, state: JobStat
     until(&format!("job {job} to become {state}"), || async { client.inspector().show(job).await.unwrap().state == state }).await;
 }
 
-/// Claims jobs and is never heard of again, like a process that was killed.
+/// Claims jobs and sends no further request, like a process that was killed.
 pub(crate) async fn claim_and_die(client: &Client, queue: &str, jobs: usize) -> Vec<Delivery> {
     let lease = Duration::from_millis(50);
     let name = client.broker().register(&Register::lane(queue, ProcessId::random(), lease)).await.unwrap().name;
@@ -181,7 +181,7 @@ pub(crate) async fn claim_and_die(client: &Client, queue: &str, jobs: usize) -> 
     answer.deliveries
 }
 
-/// Stores bytes as a job, whatever they are.
+/// Stores bytes as a job, even if they are invalid.
 pub(crate) async fn enqueue_bytes(client: &Client, queue: &str, envelope: Vec<u8>) -> JobAddress {
     let producer = client.broker().register(&Register::producer(queue, ProcessId::random())).await.unwrap().name;
     let id = JobId::make();
@@ -189,17 +189,17 @@ pub(crate) async fn enqueue_bytes(client: &Client, queue: &str, envelope: Vec<u8
     format!("{queue}/{id}").parse().unwrap()
 }
 
-/// Waits until the worker has reached its broker and says so.
+/// Waits until the worker has reached its broker and reports that.
 pub(crate) async fn until_healthy(address: SocketAddr) {
     until_health(address, r#""status":"ok""#).await;
 }
 
-/// Waits until the worker says this of its health.
+/// Waits until the health of the worker contains this text.
 pub(crate) async fn until_health(address: SocketAddr, said: &str) {
     until(said, || async { ask(address, "GET /health").await.contains(said) }).await;
 }
 
-/// Sends a request and takes the answer whole.
+/// Sends a request and returns the whole answer.
 pub(crate) async fn ask(address: SocketAddr, request: &str) -> String {
     let exchange = async {
         let mut stream = loop {

@@ -1,4 +1,4 @@
-//! How often jobs rise that wait, as code declares it.
+//! The aging of waiting jobs, as code declares it.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn tasks_that_do_not_agree_on_the_aging_of_their_queue_are_named() {
     }
 }
 
-/// What one task says holds for its queue. What a person sets holds over it.
+/// The declaration of one task applies to its queue. The setting of an operator overrides it.
 #[tokio::test]
 async fn a_worker_declares_the_aging_of_its_queue() {
     let client = memory().await;

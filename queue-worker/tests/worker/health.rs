@@ -39,7 +39,8 @@ async fn a_client_that_sends_nothing_delays_nobody() {
     run(worker(&client, &Arc::default()).health(address), async {
         until_healthy(address).await;
         let mut silent = Vec::new();
-        // Each of them has five seconds to speak: one after the other, they would take minutes.
+        // Each client has five seconds to send its request. One after the other, they would take
+        // minutes.
         for _ in 0..50 {
             silent.push(TcpStream::connect(address).await.unwrap());
         }
@@ -54,12 +55,11 @@ async fn an_idle_worker_is_not_taken_for_an_isolated_one() {
     let (client, address) = (memory().await, free_address());
     run(worker(&client, &Arc::default()).health(address).lease(LEASE), async {
         let mut others = Vec::new();
-        // It is isolated for a moment, and rightly, where the machine has stood still for half a
-        // lease: then it is looked at once more.
+        // If the machine is suspended for half a lease, the worker is correctly isolated for a
+        // moment. Then the health is checked again.
         for _ in 0..5 {
             until_healthy(address).await;
-            // Longer than a lease: nothing happens, and that it goes on not happening is what is
-            // tested.
+            // The test waits for longer than a lease and checks that the health does not change.
             let until = std::time::Instant::now() + LEASE + LEASE / 3;
             let other = loop {
                 let health = ask(address, "GET /health").await;

@@ -1,4 +1,4 @@
-//! Handlers and errors that harm: only their own job.
+//! Handlers and errors that cause harm affect only their own job.
 
 use std::{fmt, panic, sync::Arc};
 
@@ -6,8 +6,8 @@ use crate::common::{Probe, address_in, memory, run, until_state, worker};
 use queue_core::{broker::JobState, prelude::*};
 use tokio::runtime::Handle as Runtime;
 
-/// As many handlers at once as the runtime has blocking threads, each of which needs one of these
-/// for its file.
+/// There are as many of these handlers at once as the runtime has blocking threads. Each handler
+/// needs one of these threads for its file.
 #[task(queue = "files", blocking, retention = "1h")]
 fn reads_a_file(probe: Data<Probe>) -> Result<(), std::io::Error> {
     probe.note("began");
@@ -35,7 +35,7 @@ fn blocking_handlers_take_no_threads_from_what_they_wait_for() {
     });
 }
 
-/// Panics when it is dropped, with another one.
+/// Panics when it is dropped, with another value of the type.
 #[derive(Debug)]
 struct Mine(u32);
 
@@ -54,7 +54,7 @@ impl fmt::Display for Mine {
 }
 
 impl std::error::Error for Mine {
-    /// Its own source, besides.
+    /// Its source is the error itself.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(self)
     }

@@ -1,4 +1,4 @@
-//! Leases: jobs of dead workers come back, jobs of living ones do not.
+//! Leases: the jobs of dead workers are reclaimed, and those of living workers are not.
 
 use std::{sync::Arc, time::Instant};
 
@@ -8,7 +8,7 @@ use queue_core::{
     prelude::*,
 };
 
-/// Leases of the tests: long enough for a loaded machine.
+/// The lease of these tests. It is long enough for a loaded machine.
 const LEASE: Duration = Duration::from_secs(2);
 
 #[task(queue = "blocked", retention = "1h")]
@@ -38,7 +38,7 @@ async fn poison() {}
 async fn a_handler_that_blocks_every_thread_of_its_runtime_keeps_its_lease() {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
     let job = blocks_everything::job().enqueue(&client).await.unwrap();
-    // Somebody else, on threads of its own, who would take the job if its lease ran out.
+    // Another worker on separate threads, which would claim the job if its lease expired.
     let (other, watching) = (client.clone(), probe.clone());
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let rival = std::thread::spawn(move || {
@@ -49,8 +49,7 @@ async fn a_handler_that_blocks_every_thread_of_its_runtime_keeps_its_lease() {
             run(rival, async { drop(stopped.await) }).await;
         });
     });
-    // Its only slot is taken: it sends no turn that would renew the lease, and what does is the
-    // heartbeat alone.
+    // The only slot is taken, so no turn renews the lease. Only the heartbeat does.
     run(worker(&client, &probe).lease(LEASE).concurrency(1), async { until_state(&job, Some(JobState::Done)).await }).await;
     drop(stop);
     queue_conformance::patience::joined(rival);
@@ -76,7 +75,7 @@ async fn jobs_of_a_dead_worker_run_again_one_suspect_at_a_time() {
     assert_eq!(probe.most(), 1, "suspects must not run together");
 }
 
-/// The looks are a fifth of a lease apart.
+/// The two checks are a fifth of a lease apart.
 #[tokio::test]
 async fn nobody_is_taken_for_dead_at_the_first_look() {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
@@ -99,13 +98,13 @@ async fn a_crash_too_many_buries() {
     assert_eq!((record.reason, record.failures), (Some(BuryReason::Crashed), 0));
 }
 
-/// Heartbeats do not become rarer than one in five seconds: a third of the lease would be beyond
-/// all patience.
+/// The interval of heartbeats is at most five seconds. A third of the lease would be longer than
+/// the test waits.
 #[tokio::test]
 async fn a_handler_is_notified_of_its_cancel_soon_however_long_the_lease() {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
     let job = waits_for_its_cancel::job().enqueue(&client).await.unwrap();
-    // Its only slot is taken, so that no turn brings anything.
+    // The only slot is taken, so no turn can receive the cancel.
     run(worker(&client, &probe).lease(Duration::from_secs(3600)).concurrency(1), async {
         probe.noted("started", 1).await;
         client.inspector().cancel(job.address()).await.unwrap();
@@ -123,7 +122,7 @@ async fn what_a_stopped_worker_leaves_is_not_waited_for() {
     assert!(!left.expired.is_empty(), "its leases ended with it: {left:?}");
 }
 
-/// They are looked at in groups, one after the other.
+/// The queues are checked in groups, one after the other.
 #[tokio::test]
 async fn the_jobs_of_a_dead_worker_come_back_in_every_one_of_many_queues() {
     const QUEUES: usize = 80;

@@ -33,7 +33,7 @@ fn blocks(probe: Data<Probe>) {
     probe.note("returned");
 }
 
-/// Notes what goes in and what comes out.
+/// Records the calls and outcomes that pass through it.
 struct Notes(&'static str, Arc<Probe>);
 
 impl Middleware for Notes {
@@ -46,12 +46,12 @@ impl Middleware for Notes {
     }
 }
 
-/// Lets everything pass and changes nothing.
+/// Changes nothing.
 struct Nothing;
 
 impl Middleware for Nothing {}
 
-/// Does what the test says, and never asks the handler.
+/// Returns the outcome of the test without calling the handler.
 struct Instead(fn() -> Outcome);
 
 impl Middleware for Instead {
@@ -162,7 +162,7 @@ async fn what_becomes_of_a_handler_that_fails_is_seen() {
     assert_eq!(probe.count(r#"notes: Undecodable("parameter `_number` is missing")"#), 1, "{:?}", probe.notes());
 }
 
-/// Waits in front of the handler until it is told to stop.
+/// Waits before the handler until it is cancelled.
 struct Waits(Arc<Probe>);
 
 impl Middleware for Waits {
@@ -215,7 +215,7 @@ async fn a_handler_that_does_not_stop_is_dropped_with_its_middleware() {
     assert_eq!((probe.count("held"), probe.inside()), (1, 0));
 }
 
-/// Gives up the handler as soon as it has begun.
+/// Drops the handler as soon as it has begun.
 struct GivesUp(Arc<Probe>);
 
 impl Middleware for GivesUp {
@@ -236,7 +236,7 @@ async fn a_blocking_handler_that_a_middleware_gives_up_keeps_its_job_until_it_re
     let handle = blocks::job().enqueue(&client).await.unwrap();
     run(worker(&client, &probe).middleware(GivesUp(probe.clone())), async {
         probe.noted("given up", 1).await;
-        // Another job passes by: an ending would have been handed in by then.
+        // When another job has ended, an ending of the first one would have been submitted.
         let other = plain::job().enqueue(&client).await.unwrap();
         until_state(&other, Some(JobState::Done)).await;
         assert_eq!(handle.status().await.unwrap(), Some(JobState::Active));
@@ -253,7 +253,7 @@ async fn a_blocking_handler_that_outlives_its_timeout_is_waited_for_within_middl
     let handle = blocks::job().enqueue(&client).await.unwrap();
     let address = free_address();
     run(worker(&client, &probe).health(address).middleware(Notes("notes", probe.clone())), async {
-        // By then, one that can be dropped is gone.
+        // By then, a handler that can be dropped has ended.
         until_health(address, r#""stuck":1"#).await;
         assert_eq!(handle.status().await.unwrap(), Some(JobState::Active));
         probe.gate.open();
@@ -274,7 +274,7 @@ tokio::task_local! {
     static TENANT: String;
 }
 
-/// Carries the tenant of whoever enqueues to whoever runs.
+/// Carries the tenant from the producer to the run.
 struct Tenants;
 
 impl Middleware for Tenants {

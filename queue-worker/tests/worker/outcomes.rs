@@ -1,4 +1,4 @@
-//! How handlers end, and what becomes of their jobs.
+//! Outcomes of handlers, and their effect on the jobs.
 
 use std::{sync::Arc, time::Instant};
 
@@ -275,7 +275,7 @@ async fn a_custom_backoff_decides_and_one_that_panics_does_not() {
     assert!(record.due_at.unwrap() - Duration::from_secs(7200) >= record.errors[2].at.unwrap());
 }
 
-/// The chain of messages is stored, and the error itself is there for whoever decides the delay.
+/// The chain of messages is stored. The custom backoff gets the error itself.
 #[tokio::test]
 async fn the_sources_of_an_error_are_kept_and_a_custom_backoff_sees_the_error_itself() {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
@@ -310,7 +310,7 @@ async fn a_call_enqueues_waits_and_gives_the_result_of_a_task_that_keeps_none() 
         client.inspector().cancel(&late).await.unwrap();
     })
     .await;
-    // A longer retention of the task holds.
+    // A longer retention of the task applies.
     let kept = client.inspector().list("ok", JobState::Done, 0, 10).await.unwrap();
     assert_eq!(kept.jobs.len(), 1);
 }

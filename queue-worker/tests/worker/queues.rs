@@ -17,7 +17,7 @@ async fn work(probe: Data<Probe>, ctx: JobContext) {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
-/// Notes the queue of the job that starts.
+/// Records the queue of the job that starts.
 fn noted(probe: Data<Probe>, ctx: &JobContext) -> Arc<Probe> {
     probe.note(ctx.queue());
     probe.into_inner()
@@ -33,19 +33,19 @@ async fn waits(probe: Data<Probe>, ctx: JobContext) {
 #[task(queue = "busy")]
 async fn nothing() {}
 
-/// Of this many tries of the same, most have to be quick: a machine that stands still makes some
-/// late, and a poll makes all.
+/// The number of tries, most of which have to be quick. A suspended machine delays some tries, and
+/// a poll would delay all of them.
 const TRIES: usize = 5;
 
-/// Fails where the slowest of the quick ones was not.
+/// Fails if the slowest of the quick tries was too slow.
 fn most_are_quick(mut took: Vec<Duration>, bound: Duration) {
     took.sort();
     let most = took[took.len() * 3 / 4 - 1];
     assert!(most < bound, "verdict: SLOW: a poll has found what a hint should have: {took:?}");
 }
 
-/// Drains a queue of many short jobs, and waits until those of the queue `other` have ended: long
-/// before the many.
+/// Drains a queue of many short jobs, and waits until the jobs of the queue `other` have ended.
+/// They end long before the short ones.
 async fn beside_a_busy_queue(other: QueueConfig, jobs: usize) {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
     client.enqueue_all((0..50_000).map(|_| nothing::job())).await.unwrap();
@@ -167,8 +167,8 @@ async fn a_job_that_becomes_due_at_an_idle_worker_starts_without_a_poll() {
     run(worker(&client, &probe).queue("heavy"), async {
         let mut took = Vec::new();
         for round in 1..=8 {
-            // A claim that found nothing has just been answered: the next poll is most of a second
-            // away.
+            // A claim that found no job has just been answered. The next poll follows almost a
+            // second later.
             work::job().enqueue(&client).await.unwrap();
             probe.noted("heavy", 2 * round - 1).await;
             let before = std::time::Instant::now();
@@ -192,13 +192,13 @@ async fn goes_on(probe: Data<Probe>) {
     probe.note("goes on");
 }
 
-/// The names of tasks whose parked jobs are wanted go out once a second. The turn that finds the
-/// end of the pause comes in between.
+/// A turn requests parked jobs at most once a second. The turn that ends the pause comes in
+/// between.
 #[tokio::test]
 async fn jobs_of_a_paused_task_start_as_soon_as_its_pause_ends() {
     const PAUSE: Duration = Duration::from_millis(1300);
     let mut late = Duration::MAX;
-    // Again where the machine may have stood still.
+    // Repeats the test, because the machine may have been suspended.
     for _ in 0..10 {
         late = late.min(beyond_a_pause_of(PAUSE).await);
         if late < Duration::from_millis(400) {
@@ -208,7 +208,7 @@ async fn jobs_of_a_paused_task_start_as_soon_as_its_pause_ends() {
     panic!("verdict: SLOW: {late:?} late: a later turn has found what one in between should have");
 }
 
-/// How long after the end of a pause of its task a job has run.
+/// The time between the end of the pause and the run of the job.
 async fn beyond_a_pause_of(pause: Duration) -> Duration {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
     let mut lasted = Duration::ZERO;
@@ -218,7 +218,7 @@ async fn beyond_a_pause_of(pause: Duration) -> Duration {
         let of = PauseOf::Task("pauses".into());
         client.inspector().pause_as("pausing", of, Pausing::new().lasting(pause)).await.unwrap();
         pauses::job().enqueue(&client).await.unwrap();
-        // Other jobs make turns all the time.
+        // Other jobs cause turns all the time.
         until("the job to run", || async {
             goes_on::job().enqueue(&client).await.unwrap();
             probe.count("pauses") == 1

@@ -1,4 +1,4 @@
-//! Two releases of an application at once: what one cannot read waits for the other.
+//! Two releases of an application at once: a job that one cannot read waits for the other.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use queue_worker::Worker;
 
 use crate::common::{memory, run, until_state};
 
-/// The parameters as they were.
+/// The parameters of the old release.
 mod v1 {
     use queue_core::prelude::*;
 
@@ -17,7 +17,7 @@ mod v1 {
     }
 }
 
-/// `to` is a structure now.
+/// In the new release, `to` is a structure.
 mod v2 {
     use queue_core::prelude::*;
     use serde::{Deserialize, Serialize};
@@ -47,7 +47,8 @@ fn to(name: &str) -> v2::Address {
     v2::Address { name: name.to_owned() }
 }
 
-/// Both ways: a new release meets jobs of an old one, and an old release those of a new one.
+/// In both directions: a new release gets jobs of an old one, and an old release gets those of a
+/// new one.
 #[tokio::test]
 async fn a_job_of_another_release_waits_for_it_whichever_takes_it_first() {
     let client = memory().await;
@@ -70,7 +71,7 @@ async fn a_job_of_another_release_waits_for_it_whichever_takes_it_first() {
     assert_eq!(new.result().await.unwrap(), JobResult::Done("v2 to Bob".to_owned()));
 }
 
-/// While both run side by side no job is lost, and none is run by the release that cannot read it.
+/// While both releases run, no job is lost, and no release runs a job that it cannot read.
 #[tokio::test]
 async fn two_releases_side_by_side_run_what_each_can_read() {
     const JOBS: usize = 20;

@@ -1,4 +1,4 @@
-//! What a worker says before it starts.
+//! Problems that a worker reports before it starts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ async fn needs_a_pool(pool: Data<Pool>) {
     let _ = pool;
 }
 
-/// What a worker gives that is neither `Data` nor `JobContext`.
+/// An injected value that is neither `Data` nor `JobContext`.
 struct Lent(&'static str);
 
 impl Inject for Lent {
@@ -109,7 +109,7 @@ async fn a_missing_value_is_named_with_the_tasks_that_take_it() {
     let worker = Worker::new(memory().await).registry(Registry::declared_in(file!()));
     let problem = worker.check().unwrap_err().to_string();
     assert!(problem.contains("Pool") && problem.contains("`needs_a_pool`") && problem.contains(".data("), "{problem}");
-    // Nobody needs it on the other queue.
+    // No task of the other queue needs the value.
     worker.queue("plain").check().unwrap();
 }
 
@@ -124,12 +124,12 @@ async fn a_value_given_as_an_arc_is_found_by_its_type_and_a_trait_object_by_its_
     let worker = worker.queue("shared").shared_data(stock).data(Arc::new(Prices(5)));
     worker.run_until_idle().await.unwrap();
     assert_eq!(job.result().await.unwrap(), JobResult::Done(15));
-    // The other way round the types cannot be brought together.
+    // In the other order, the types cannot be matched.
     let twice = Worker::new(client).queue("shared-twice").shared_data(Arc::new(Prices(5))).check().unwrap_err().to_string();
     assert!(twice.contains("take a `Data<") && twice.contains("Prices>`"), "{twice}");
 }
 
-/// It compiles with each form of a closure, and with a function.
+/// Compiles with each form of a closure, and with a function.
 #[cfg(feature = "cli")]
 #[test]
 fn the_setup_of_a_binary_is_an_async_closure_or_one_that_returns_a_future_or_a_function() {
@@ -184,7 +184,7 @@ async fn an_address_that_is_taken_is_reported() {
     drop(taken);
 }
 
-/// A worker says of itself which release it is, and what it can run.
+/// A worker registers its release and the names of its tasks.
 #[tokio::test]
 async fn a_worker_registers_with_its_release_and_its_tasks() {
     let client = memory().await;

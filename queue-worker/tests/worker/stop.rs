@@ -1,4 +1,4 @@
-//! How a worker ends, and what becomes of what it runs.
+//! The stop of a worker, and its effect on running jobs.
 
 use std::{sync::Arc, time::Instant};
 
@@ -38,10 +38,10 @@ async fn blocks_its_thread(probe: Data<Probe>) {
     probe.gate.block();
 }
 
-/// Times are measured again where the machine may have stood still.
+/// The number of tries. A time is measured again if the machine may have been suspended.
 const TRIES: usize = 5;
 
-/// Clocks of different threads may be so far apart.
+/// The maximum difference between the clocks of two threads.
 const MOMENT: Duration = Duration::from_millis(20);
 
 fn start(worker: Worker, shutdown: &Shutdown) -> JoinHandle<Result<Stopped, WorkerError>> {
@@ -87,7 +87,7 @@ async fn the_grace_time_is_what_it_says() {
     let mut longest = Vec::new();
     for _ in 0..TRIES {
         let took = a_stop_within(GRACE).await;
-        // Who waits for those that do not stop waits for a second more.
+        // A worker that waits for stuck handlers takes a second longer.
         if took < GRACE + Duration::from_millis(900) {
             return;
         }
@@ -96,7 +96,7 @@ async fn the_grace_time_is_what_it_says() {
     panic!("verdict: SLOW: a grace of {GRACE:?} took {longest:?}");
 }
 
-/// How long a stop takes with a handler that ends when it is told to, and one that never ends.
+/// The duration of a stop with a handler that ends when it is cancelled, and one that never ends.
 async fn a_stop_within(grace: Duration) -> Duration {
     let (client, probe, shutdown) = (memory().await, Arc::new(Probe::default()), Shutdown::new());
     never_ends::job().enqueue(&client).await.unwrap();
@@ -148,7 +148,7 @@ async fn a_job_that_had_no_thread_to_start_on_is_released_when_the_worker_stops(
     let (client, probe, shutdown) = (memory().await, Arc::new(Probe::default()), Shutdown::new());
     client.enqueue_all((0..3).map(|_| blocks_its_thread::job())).await.unwrap();
     let address = free_address();
-    // The one thread of the runtime is blocked by the first job; the test itself has another.
+    // The first job blocks the only thread of the runtime. The test has another thread.
     let (other, switch, seen) = (client.clone(), shutdown.clone(), probe.clone());
     let stopper = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use metrics::Gauge;
 use queue_core::broker::{DynBroker, LimitRecord, StoredLimit, history::OTHERS};
 
-/// Limits of a queue, at most, that have a label of their own.
+/// The maximum number of limits of a queue that have their own label.
 const MOST_LIMITS: usize = 100;
 
 /// The figures of a limit: held slots, jobs that wait for a slot, jobs that wait for the rate.
@@ -19,7 +19,7 @@ pub(super) struct LimitGauges(HashMap<String, [Gauge; 3]>);
 impl LimitGauges {
     /// Reads the limits of a queue.
     pub(super) async fn read(&mut self, broker: &DynBroker, queue: &str) {
-        // Without an answer the last figures stay.
+        // Without an answer, the gauges keep their values.
         let Ok(limits) = broker.limits(queue, None).await else { return };
         let figures = figures(&limits);
         for (label, of) in &figures {
@@ -27,7 +27,7 @@ impl LimitGauges {
             #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
             gauges.iter().zip(of).for_each(|(gauge, figure)| gauge.set(*figure as f64));
         }
-        // Of a limit that was removed nothing is held.
+        // A limit that was removed has no held slots and no waiting jobs.
         for gauges in self.0.iter().filter(|(label, _)| !figures.contains_key(*label)).map(|(_, gauges)| gauges) {
             gauges.iter().for_each(|gauge| gauge.set(0.0));
         }
@@ -43,8 +43,8 @@ fn gauges(queue: &str, limit: &str) -> [Gauge; 3] {
     [held, waiting("limit_full"), waiting("rate_limited")]
 }
 
-/// The figures of limits by their labels: the first by name have one of their own, and the others
-/// one together.
+/// The figures of limits by their labels. The first limits by name have their own label, and the
+/// others share one.
 fn figures(limits: &[StoredLimit]) -> BTreeMap<String, Figures> {
     let named = limits.iter().filter_map(|limit| Some((LimitRecord::decode(&limit.stored).ok()?.name, limit)));
     let named: BTreeMap<String, &StoredLimit> = named.collect();

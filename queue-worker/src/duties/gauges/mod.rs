@@ -20,7 +20,8 @@ use crate::{
     tuning::QUEUES_READ,
 };
 
-/// The states whose number of jobs is reported: those that do not grow with the retention.
+/// The states whose number of jobs is reported: those whose number does not depend on the
+/// retention.
 const DEPTHS: [JobState; 7] =
     [JobState::Scheduled, JobState::Ready, JobState::Active, JobState::Retry, JobState::Parked, JobState::Held, JobState::Dead];
 
@@ -79,8 +80,8 @@ impl Pass for Gauges {
     async fn tick(&mut self) -> usize {
         let (mut read, mut outboxes) = (0, Vec::new());
         for (at, queue) in self.queues.iter().map(|queue| &queue.name).enumerate() {
-            // Without an answer the last figures stay; `queue_broker_calls_total` counts the
-            // failure.
+            // Without an answer, the gauges keep their values. `queue_broker_calls_total` counts
+            // the failure.
             let Ok(mut stats) = self.connection.broker.stats(queue).await else { continue };
             read += 1;
             outboxes.append(&mut stats.outboxes);
@@ -102,7 +103,7 @@ impl Pass for Gauges {
             #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
             handles.workers.set(stats.workers as f64);
             handles.paused.set(f64::from(u8::from(stats.paused)));
-            // A queue without limits is not asked.
+            // A queue without limits needs no request.
             if self.declarations.limits.contains_key(queue) {
                 handles.limits.read(&self.connection.broker, queue).await;
             }
@@ -135,8 +136,8 @@ fn report_condition(condition: &broker::Condition) {
 mod tests {
     use super::*;
 
-    /// The broker lost its counters, as a server that was flushed: they begin at zero, and ours go
-    /// on.
+    /// A flushed server has lost its counters. They start at zero, and the counters of the worker
+    /// continue.
     #[cfg(feature = "prometheus")]
     #[tokio::test]
     async fn event_counters_go_on_after_those_of_the_broker_were_lost() {

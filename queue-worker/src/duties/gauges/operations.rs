@@ -2,8 +2,8 @@
 
 use queue_core::{broker::DynBroker, inspect::OperationKind};
 
-/// Without an answer the last figures stay. A queue that never had an operation has no such
-/// figures.
+/// Without an answer, the gauges keep their values. A queue that never had an operation has no such
+/// gauges.
 #[expect(clippy::cast_precision_loss, reason = "a gauge is a double")]
 pub(super) async fn read(broker: &DynBroker, queue: &str) {
     let Ok(operations) = broker.operations(queue).await else { return };

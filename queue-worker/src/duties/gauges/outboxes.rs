@@ -1,4 +1,4 @@
-//! Outboxes as metrics, as relays have reported them.
+//! Metrics of outboxes, from the reports of relays.
 
 use queue_core::inspect::OutboxRecord;
 

@@ -1,4 +1,4 @@
-//! Subscriptions as metrics: how far each is behind.
+//! Metrics of subscriptions: how far each is behind.
 
 use metrics::Gauge;
 use queue_core::broker::{DynBroker, subscription_at};
@@ -14,7 +14,7 @@ pub(super) struct SubscriptionGauges {
 }
 
 impl SubscriptionGauges {
-    /// `None`: it is the queue of no subscription.
+    /// `None` if the queue does not belong to a subscription.
     pub(super) fn of(queue: &str) -> Option<Self> {
         let (name, topic) = subscription_at(queue)?;
         Some(SubscriptionGauges {
@@ -27,7 +27,7 @@ impl SubscriptionGauges {
         })
     }
 
-    /// Without an answer the last figures stay.
+    /// Without an answer, the gauges keep their values.
     pub(super) async fn read(&self, broker: &DynBroker) {
         let Ok(Some(topic)) = broker.topic(&self.topic).await else { return };
         let Some(subscription) = topic.subscriptions.iter().find(|subscription| subscription.name == self.name) else { return };

@@ -30,7 +30,7 @@ struct State<'a> {
     live: bool,
     /// Whether it reaches its broker and takes jobs: the answer to `/ready`.
     ready: bool,
-    /// Duties that panic again and again.
+    /// Duties that panic repeatedly.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     failing: Vec<&'static str>,
     broker: String,
@@ -40,15 +40,15 @@ struct State<'a> {
     stuck: usize,
     finished: u64,
     last_contact_ms: u128,
-    /// Whether the broker refuses new jobs for lack of room. Those at hand are claimed and
-    /// finished, so that the worker is well.
+    /// Whether the broker refuses new jobs for lack of room. The worker is healthy: it still claims
+    /// and finishes stored jobs.
     full: bool,
     /// Whether an operator has asked the worker to claim no jobs.
     quiet: bool,
-    /// What is wrong with the broker, in words.
+    /// The message of the broker's trouble.
     #[serde(skip_serializing_if = "Option::is_none")]
     trouble: Option<String>,
-    /// Lines of the log that were lost.
+    /// The number of log lines that were lost.
     dropped_log_lines: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     used_bytes: Option<u64>,
@@ -133,7 +133,7 @@ mod tests {
         Health { connection, queues: queues(["mail"]), status: Arc::default(), restarts: Arc::default(), concurrency: 64 }
     }
 
-    /// The status, and whether it is live and ready.
+    /// The status, and the fields `live` and `ready`.
     fn state(health: &Health, now: Instant) -> (&'static str, bool, bool) {
         let state = State::of(health, now);
         (state.status, state.live, state.ready)
@@ -170,7 +170,7 @@ mod tests {
         }
         assert_eq!(state(&health, began), ("failing", false, false));
         assert!(health.live().status.starts_with("503") && health.live().body.contains(r#""failing":["janitor"]"#));
-        // It runs since.
+        // The duty has run without a panic since then.
         let later = began + Duration::from_secs(600);
         assert_eq!(state(&health, later), ("waiting", true, false));
         health.restarts.panicked("janitor", later);

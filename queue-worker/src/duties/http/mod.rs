@@ -25,7 +25,7 @@ use tokio::{net::TcpStream, sync::oneshot};
 use super::Pass;
 use crate::{metrics, tuning::CLIENT_PATIENCE};
 
-/// Takes the address, before the worker starts anything.
+/// Binds the address, before the worker starts anything.
 pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
@@ -33,13 +33,13 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Answers clients. If it cannot listen on the address any more, it logs that, and stops answering.
+/// Answers clients. If it can no longer listen on the address, it logs that and stops answering.
 pub(crate) struct Http {
     health: Arc<Health>,
     listener: io::Result<tokio::net::TcpListener>,
     clients: FuturesUnordered<BoxFuture<'static, ()>>,
-    /// A sender for each client, in the order in which they came. A client without its sender gives
-    /// its place up.
+    /// A sender for each client, in the order in which the clients connected. Dropping the sender
+    /// ends the connection of its client.
     places: VecDeque<oneshot::Sender<Infallible>>,
     refused: bool,
 }
@@ -49,9 +49,9 @@ pub(crate) struct Http {
 pub(crate) enum Served {
     /// A client has come.
     Accepted,
-    /// One has its answer, has taken too long, or has given its place up.
+    /// A client was answered, has timed out, or has lost its place.
     Answered,
-    /// None could be let in: out of file descriptors, perhaps.
+    /// No client could be accepted, for example because the process is out of file descriptors.
     Refused,
 }
 
@@ -69,19 +69,19 @@ impl Pass for Http {
     const NAME: &'static str = "http";
     type Report = Served;
 
-    /// After a refusal, so that the next client may have more luck.
+    /// Pauses after a refusal, because the next client would probably be refused as well.
     fn pause(&mut self) -> Duration {
         if std::mem::take(&mut self.refused) { REFUSED_PAUSE } else { Duration::ZERO }
     }
 
-    /// Waits until one thing has happened.
+    /// Waits for one event.
     async fn tick(&mut self) -> Served {
         let Ok(listener) = &self.listener else { return std::future::pending().await };
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    // Whoever asks is answered at once. Those who have not asked for the longest
-                    // time make room: they could keep everybody else waiting.
+                    // Every new client gets a place at once. The oldest open connections lose
+                    // theirs: clients that send no request could block the others.
                     self.places.retain(|place| !place.is_closed());
                     while self.places.len() >= CLIENTS {
                         self.places.pop_front();
