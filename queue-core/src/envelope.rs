@@ -21,7 +21,7 @@
 //! | `d` | the delay with which the job was enqueued, in milliseconds | integer |
 //! | `t` | the time for which the job was enqueued, in broker milliseconds since 1970 | integer |
 //! | `h` | headers, `traceparent` among them | map of strings |
-//! | `u` | the job's unique key as people read it | string |
+//! | `u` | the text of the job's unique key | string |
 //! | `s` | the tick of a schedule for which the job was made, in milliseconds since 1970 | integer |
 //! | `n` | the name of that schedule | string |
 //! | `g` | its tags | map of strings |
@@ -106,8 +106,7 @@ pub struct Envelope<'a> {
     pub tick_ms: Option<i64>,
     /// The name of that schedule, in the queue of the job.
     pub schedule: Option<Cow<'a, str>>,
-    /// The limits that it is subject to, and by which key, as people read them. The broker has its
-    /// own.
+    /// The limits of the job, each with the text of its key. The broker has its own form.
     pub limits: BTreeMap<String, String>,
     /// The number of starts that it counts for, if it is not one.
     pub cost: Option<u32>,

@@ -16,30 +16,29 @@ pub struct EditJob {
     pub queue: String,
     /// The job.
     pub id: JobId,
-    /// As it was seen.
+    /// The state that was read.
     pub seen: SeenJob,
-    /// The envelope that it is to have.
+    /// The new envelope.
     pub envelope: Vec<u8>,
     /// For a given id: the digest of that envelope.
     pub digest: u64,
-    /// Whether its parameters change: then a parked job is ready again, as other releases may read
-    /// it.
+    /// Whether its parameters change. A parked job is then ready again, because other releases may
+    /// read it.
     pub is_new_payload: bool,
-    /// The priority that it is to have.
+    /// The new priority.
     pub priority: Priority,
-    /// The group that it is to have, if any.
+    /// The new group, if any.
     pub group: Option<GroupName>,
     /// The new limits, if any.
     pub limits: Option<Box<JobLimits>>,
-    /// The key that it is to have in place of the one that it has. `None`: its key stays, if it has
-    /// one.
+    /// The new unique key. `None`: the job keeps its key, if it has one.
     pub unique: Option<UniqueKey>,
-    /// From when on it may start, in broker milliseconds since 1970; at once if that is over.
-    /// `None`: its time stays.
+    /// The new time from which it may start, in broker milliseconds since 1970; at once if that has
+    /// passed. `None`: the job keeps its time.
     pub at_ms: Option<i64>,
 }
 
-/// What was seen of a job, as far as it can be edited.
+/// The editable state of a job, as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SeenJob {
@@ -49,12 +48,12 @@ pub struct SeenJob {
     pub priority: Priority,
     /// Its group.
     pub group: Option<GroupName>,
-    /// Its time, if it waited for one. A job that has become due since is as it was seen.
+    /// Its time, if it waited for one. A job that has become due since then counts as unchanged.
     pub at_ms: Option<i64>,
 }
 
 impl SeenJob {
-    /// What is seen of a job.
+    /// The state that was read.
     pub fn new(envelope: Vec<u8>, priority: Priority, group: Option<GroupName>, at_ms: Option<i64>) -> Self {
         SeenJob { envelope, priority, group, at_ms }
     }
@@ -78,8 +77,8 @@ impl EditJob {
         }
     }
 
-    /// For brokers: whether a job that waits for this time now, if it waits for one, has the time
-    /// that is wanted.
+    /// For brokers: whether a job has the wanted time. `at_ms` is the time for which it waits now,
+    /// if any.
     pub fn is_time(&self, at_ms: Option<i64>, now_ms: i64) -> bool {
         match (self.at_ms, at_ms) {
             (None, _) => true,
@@ -88,7 +87,7 @@ impl EditJob {
         }
     }
 
-    /// For brokers: whether this time is the one that was seen.
+    /// For brokers: whether this time is the one that was read.
     pub fn is_time_seen(&self, at_ms: Option<i64>, now_ms: i64) -> bool {
         at_ms == self.seen.at_ms || at_ms.is_none() && self.seen.at_ms.is_some_and(|seen| seen <= now_ms)
     }
@@ -100,16 +99,16 @@ impl EditJob {
 pub enum EditedJob {
     /// It was changed.
     Yes,
-    /// It has already all that is wanted.
+    /// The job already has the wanted values.
     AsWanted,
     /// The job does not exist.
     Missing,
-    /// It does not wait: it is in this state, and stays as it is.
+    /// The job does not wait, but is in this state. It was not changed.
     Closed(JobState),
-    /// It is not as it was seen, and stays as it is.
+    /// The job has changed since it was read. It was not changed.
     Differs,
-    /// It stays as it is: this job holds the key that it would have.
+    /// This job holds the new key. The edited job was not changed.
     Held(JobId),
-    /// It is unchanged: its new group already has `max_size` ready jobs.
+    /// The new group already has `max_size` ready jobs. The job was not changed.
     GroupFull,
 }

@@ -28,7 +28,7 @@ pub enum JobState {
     Held,
     /// Completed; kept only where retention was asked for.
     Done,
-    /// Failed for good; kept with reason, error history and payload.
+    /// Failed permanently; kept with reason, error history and payload.
     Dead,
     /// Cancelled by an operator or by its handler; kept for 24 hours.
     Cancelled,

@@ -26,13 +26,13 @@ pub struct WorkerLoad {
     /// heartbeat.
     #[serde(rename = "cpu", serialize_with = "cores")]
     pub cpu_millis: Option<u64>,
-    /// How many of its slots hold a job.
+    /// The number of its slots that hold a job.
     pub busy: u64,
-    /// How many slots it has: its concurrency.
+    /// The number of its slots: its concurrency.
     pub slots: u64,
-    /// How it works.
+    /// Its mode.
     pub mode: WorkerMode,
-    /// The number of the last request that it has taken in; 0 before the first. See
+    /// The number of the last request that it has received; 0 before the first. See
     /// [`WorkerAsk`](super::WorkerAsk).
     pub received: u64,
     /// How long ago it was reported, by the broker's clock.
@@ -66,7 +66,7 @@ impl WorkerLoad {
         self
     }
 
-    /// With how it works, and the last request that it has taken in.
+    /// Sets the mode, and the last request that it has received.
     #[must_use]
     pub fn working(mut self, mode: WorkerMode, received: u64) -> Self {
         (self.mode, self.received) = (mode, received);
@@ -78,7 +78,7 @@ impl WorkerLoad {
         self.cpu_millis.map(in_cores)
     }
 
-    /// As stored, up to the last element: the time follows.
+    /// The stored form up to the last element: the time follows.
     pub fn encoded(&self) -> Vec<u8> {
         let stored: Stored = (VERSION, self.memory, self.cpu_millis, self.busy, self.slots, self.mode.number(), self.received, 0);
         let mut encoded = codec::pack(&stored).expect("numbers can be encoded");

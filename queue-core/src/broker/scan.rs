@@ -13,9 +13,9 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct StoredPage {
-    /// The jobs, in the order in which they will start or have ended, as [`StoredJob::listed`] has
-    /// them. There may be fewer jobs than asked for, or none, although the listing continues: some
-    /// listings have gaps where jobs were removed.
+    /// The jobs, in the order in which they will start or have ended, in the form of
+    /// [`StoredJob::listed`]. There may be fewer jobs than requested, or none, although the list
+    /// continues: some lists have gaps where jobs were removed.
     pub jobs: Vec<StoredJob>,
     /// The offset of the next page, which is larger than that of this one. Only `None` marks the
     /// last page. It need not be a number of jobs.
@@ -41,7 +41,7 @@ pub struct Scan {
     pub queue: String,
     /// The states.
     pub states: Vec<JobState>,
-    /// The [`next`](Scanned::next) of the step before; `None` for the first step.
+    /// The [`next`](Scanned::next) of the previous step; `None` for the first step.
     pub after: Option<Vec<u8>>,
     /// The most places to examine: 1 to 500. A step that [scans all](Self::scans_whole_queue) jobs
     /// may examine some more, because the broker reads them in pieces. A step ends earlier when its
@@ -80,7 +80,7 @@ impl Scan {
     }
 
     /// For brokers: whether it has to go through all jobs of the queue. A scan by state would miss
-    /// a job that moves from a state not yet scanned to one already scanned.
+    /// a job that moves from a state that is not scanned yet to a state that is scanned already.
     pub fn scans_whole_queue(&self) -> bool {
         self.tag.is_none() && self.includes_moved && scans_whole_queue(&self.states)
     }
@@ -114,25 +114,25 @@ pub(crate) fn scans_whole_queue(states: &[JobState]) -> bool {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Scanned {
-    /// Jobs in the states that were asked for, as [`StoredJob::listed`] has them. The list may be
-    /// empty although the scan has not ended.
+    /// Jobs in the requested states, in the form of [`StoredJob::listed`]. The list may be empty
+    /// although the scan has not ended.
     pub jobs: Vec<StoredJob>,
     /// The position to continue from; only `None` means that it has ended. The cursor is the last
     /// job examined. A job that does not move is returned exactly once, even if other jobs come and
     /// go.
     pub next: Option<Vec<u8>>,
-    /// The position after each of the jobs. A broker may leave it empty for a scan that [meets the
-    /// jobs that move](Scan::including_moved), whose order may have no place of a single job.
+    /// The position after each of the jobs. A broker may leave it empty for a scan that [includes
+    /// moving jobs](Scan::including_moved), whose order may have no position for a single job.
     pub places: Vec<Vec<u8>>,
-    /// How many jobs were examined: those of all states if the scan [goes through
-    /// all](Scan::scans_whole_queue), by a tag those that have it, and otherwise those in the
-    /// states.
+    /// The number of examined jobs. A scan that [goes through all](Scan::scans_whole_queue) jobs
+    /// counts the jobs of all states. A scan by a tag counts the jobs with the tag. Other scans
+    /// count the jobs in the states.
     pub examined: u64,
     /// How many jobs were read, including those in other states, if they are more than were
     /// examined.
     pub read: u64,
-    /// Of a scan by a tag: how many jobs of the queue have it. The first step returns it, unless it
-    /// is [disabled](Scan::uncounted).
+    /// For a scan by a tag: the number of jobs of the queue with the tag. The first step returns
+    /// it, unless it is [disabled](Scan::uncounted).
     pub of: Option<u64>,
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn place_to_bytes<T: Serialize>(place: &T) -> Result<Vec<u8>> {
     codec::pack(place).map_err(|problem| Error::Internal(format!("a place of a scan cannot be encoded: {problem}")))
 }
 
-/// The place that these bytes are of.
+/// Decodes a place from its bytes.
 pub(crate) fn place_of_bytes<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
     codec::unpack(bytes).map_err(|_| Error::invalid("cursor", "", "is not a cursor of this broker; start without one"))
 }

@@ -16,7 +16,7 @@ use crate::{
     json,
 };
 
-/// How many jobs a queue has in each state, and what has happened to its jobs. From
+/// The number of jobs of a queue in each state, and counts of events. From
 /// [`Inspector::stats`](crate::inspect::Inspector::stats).
 ///
 /// It is [`Serialize`](serde::Serialize): `jobs` by state, `counters` by name, `lanes`, `workers`,
@@ -41,16 +41,16 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct QueueStats {
-    /// Registered lanes whose lease has not run out. A worker has up to four lanes for each queue.
+    /// Registered lanes with a valid lease. A worker has up to four lanes for each queue.
     pub lanes: u64,
     /// Workers with such a lane.
     pub workers: u64,
     /// Whether it is paused.
     pub paused: bool,
-    /// By whom, since when, why and until when, if it is.
+    /// The pause of the queue, if it is paused.
     /// [`Inspector::stats`](crate::inspect::Inspector::stats) sets it; a broker does not.
     pub pause: Option<Pause>,
-    /// How often its jobs rise by one priority while they wait; `None`: they do not.
+    /// The interval after which its waiting jobs gain one priority; `None`: no aging.
     #[serde(rename = "aging_ms", serialize_with = "json::ms")]
     pub aging: Option<Duration>,
     /// When the broker was last found to have lost data of this queue, or to have been restored
@@ -58,11 +58,11 @@ pub struct QueueStats {
     /// again, because the broker did not know it. By the broker's clock.
     #[serde(serialize_with = "json::utc")]
     pub lost_at: Option<SystemTime>,
-    /// How long ago the oldest ready job could start for the first time: the oldest of the first
-    /// jobs of each priority, including those of the ten groups that are next in rotation, or else
+    /// How long ago the oldest ready job could start for the first time. The first jobs of each
+    /// priority are examined, including those of the ten groups that are next in rotation, or else
     /// of ten others, which may be paused or full. By the broker's clock. `None` if no job is
-    /// ready, or if it is not known: not of a job that has failed or snoozed before, and not of a
-    /// task whose jobs repeat. The age of a requeued job counts from its enqueue.
+    /// ready, or if it is unknown: it is unknown for a job that has failed or snoozed before, and
+    /// for a task whose jobs repeat. The age of a requeued job counts from its enqueue.
     #[serde(rename = "oldest_ms", serialize_with = "json::ms")]
     pub oldest: Option<Duration>,
     /// The outboxes that relays report in this queue, sorted by name: a worker's relay in the first
@@ -70,26 +70,26 @@ pub struct QueueStats {
     /// [`OutboxRecord::merged`] joins those of several queues.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outboxes: Vec<OutboxRecord>,
-    /// Without those that are 0.
+    /// Without states that have no jobs.
     #[serde(serialize_with = "of_states")]
     jobs: BTreeMap<JobState, u64>,
-    /// Without those that are 0.
+    /// Without counters that are 0.
     #[serde(serialize_with = "of_counters")]
     counters: BTreeMap<Counter, u64>,
 }
 
 impl QueueStats {
-    /// How many jobs are in this state now.
+    /// The number of jobs in this state now.
     pub fn count(&self, state: JobState) -> u64 {
         self.jobs.get(&state).copied().unwrap_or(0)
     }
 
-    /// How many jobs the queue has now, in all states.
+    /// The number of jobs in all states now.
     pub fn jobs(&self) -> u64 {
         self.jobs.values().sum()
     }
 
-    /// Whether nothing is known of it: perhaps there is no such queue.
+    /// Whether it is empty: perhaps the queue does not exist.
     pub(crate) fn is_nothing(&self) -> bool {
         self.jobs.is_empty()
             && self.counters.is_empty()
@@ -100,7 +100,7 @@ impl QueueStats {
             && self.outboxes.is_empty()
     }
 
-    /// How often this has happened since the queue exists.
+    /// The value of a counter since the queue was created.
     pub fn total(&self, counter: Counter) -> u64 {
         self.counters.get(&counter).copied().unwrap_or(0)
     }
@@ -152,11 +152,11 @@ fn of_counters<S: Serializer>(counters: &BTreeMap<Counter, u64>, serializer: S) 
     serializer.collect_map(Counter::ALL.map(|counter| (counter, counters.get(&counter).copied().unwrap_or(0))))
 }
 
-/// Jobs at the head of each priority, at most, of which one with a known age is looked for. For
+/// The most jobs at the head of each priority that are examined to find one with a known age. For
 /// brokers.
 pub const HEADS: usize = 10;
 
-/// What a queue counts, since it exists. A damaged or deleted counter begins again at 0.
+/// The counters of a queue since it was created. A damaged or deleted counter restarts at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Counter {
@@ -178,22 +178,22 @@ pub enum Counter {
     Expired,
     /// Jobs that were reclaimed from a crashed worker.
     Reclaimed,
-    /// Of the reclaimed jobs, those that were charged with a crash.
+    /// The reclaimed jobs that were charged with a crash.
     Crashed,
-    /// Of the reclaimed jobs, those whose process was alive: the broker had forgotten its lane.
+    /// The reclaimed jobs whose process was alive: the broker had forgotten its lane.
     Forgotten,
-    /// Jobs that a stopping worker gave back.
+    /// Jobs that a stopping worker returned.
     Returned,
     /// Dead jobs that were requeued.
     Requeued,
-    /// Repairs of damage that another program did.
+    /// Repairs of damage that another program caused.
     Repaired,
-    /// Dead jobs that were removed: they were older than their retention, or too many.
+    /// Dead jobs that were removed, because they were older than their retention or too many.
     DeadEvicted,
 }
 
 impl Counter {
-    /// All, in the order in which a job meets them.
+    /// All counters, in the order of a job's life.
     pub const ALL: [Counter; 15] = [
         Counter::Enqueued,
         Counter::Done,
@@ -243,7 +243,7 @@ impl fmt::Display for Counter {
 impl FromStr for Counter {
     type Err = Error;
 
-    /// Reads what [`Display`](fmt::Display) prints.
+    /// Parses the output of [`Display`](fmt::Display).
     fn from_str(text: &str) -> Result<Self> {
         Counter::ALL.into_iter().find(|counter| counter.name() == text).ok_or_else(|| {
             let known = Counter::ALL.map(Counter::name).join(", ");

@@ -1,4 +1,4 @@
-//! Housekeeping: how much is kept of jobs that have ended.
+//! Housekeeping, and the limits of kept jobs.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Default for KeepLimits {
 /// because its requests are repeated until they are answered.
 pub const RELAY_AGE: u32 = 30;
 
-/// How long a sweeper that has left expired entries keeps other sweepers away after each of its
+/// How long a sweeper that has left expired entries excludes other sweepers after each of its
 /// calls: longer than it takes to sweep a few other queues.
 pub const SWEEPER_LEASE: Duration = Duration::from_secs(5);
 
@@ -48,15 +48,16 @@ pub struct SweepLimits {
     pub dead_bytes: u64,
     /// Limits for ended jobs that have a retention.
     pub keep: KeepLimits,
-    /// How many items of each kind one call handles, at most. Default: 100. With 0 the call removes
-    /// nothing, and reports of each kind whether more than [`CLEANUP_BEHIND`] expired entries wait:
-    /// then its count is larger than that, and otherwise 0. For how long producers, ids and dead
-    /// jobs are kept is then what the last worker has said that swept, if one has.
+    /// The most items of each kind that one call handles. Default: 100. With 0 the call removes
+    /// nothing, and reports for each kind whether more than [`CLEANUP_BEHIND`] expired entries
+    /// wait: then its count is larger than that, and otherwise 0. In this case, the ages for
+    /// producers, ids and dead jobs are those of the last worker that swept, if there was one.
     pub items: usize,
-    /// Who sweeps: a number that each worker draws. While a sweeper has left expired entries, the
-    /// sweeps of others do nothing until five seconds after its last call, so one sweeps a queue at
-    /// a time. Its sweep of the address of a topic keeps others away in any case: they do not trim
-    /// the log meanwhile. Default: 0, this sweep waits for no other, and no other waits for it.
+    /// The number of the sweeper, which each worker draws. While a sweeper has left expired
+    /// entries, the sweeps of others do nothing until five seconds after its last call, so one
+    /// sweeps a queue at a time. The sweep of a topic's address always excludes others, which must
+    /// not trim the log meanwhile. Default: 0, this sweep waits for no other, and no other waits
+    /// for it.
     pub sweeper: u64,
 }
 
@@ -76,7 +77,7 @@ impl Default for SweepLimits {
     }
 }
 
-/// What a sweep removed, and what it buried.
+/// The result of a sweep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Swept {
@@ -88,26 +89,26 @@ pub struct Swept {
     pub dead: usize,
     /// Kept jobs past their retention.
     pub ended: usize,
-    /// Keys that were held for a time which is over.
+    /// Unique keys whose hold time has passed.
     pub keys: usize,
     /// Keys of limits whose rates no longer restrict a start; they can be removed.
     pub rates: usize,
-    /// Groups that have nothing to do and whose turns are over.
+    /// Groups without jobs whose start is not ahead of the virtual time.
     pub groups: usize,
-    /// Marks of callers who waited for the end of a job.
+    /// Marks of callers that waited for the end of a job.
     pub waiters: usize,
     /// Ids of jobs that a backfill or an operator has made, past
     /// [`BACKFILL_REMEMBERED`](super::BACKFILL_REMEMBERED).
     pub backfilled: usize,
-    /// Lanes whose leases have expired: a reclaimer removes them, and no sweep. 0 unless a sweep
+    /// Lanes whose leases have expired: a reclaimer removes them, and not a sweep. 0 unless a sweep
     /// only counts.
     pub lanes: usize,
-    /// Parked jobs whose time is over to be read by a release: they are buried. 0 unless a sweep
-    /// only counts.
+    /// Parked jobs that no release could read in time: they are buried. 0 unless a sweep only
+    /// counts.
     pub parked: usize,
     /// Jobs that it has buried because no release could read them within their time.
     pub buried: Vec<JobId>,
-    /// Whether more is left of some kind than one call removes.
+    /// Whether more items of some kind are left than one call removes.
     pub more: bool,
     /// Whether another worker sweeps this queue: then this call has done nothing.
     pub elsewhere: bool,

@@ -5,10 +5,10 @@
 //! that an event whose answer was lost is appended once.
 //!
 //! A subscription is a queue, `SUBSCRIPTION@TOPIC`, with a cursor in the log. A
-//! [turn](super::Broker::turn) that claims jobs of it first reads on in the log, while fewer jobs
-//! could start than it asks for, and makes a job of each entry. Where it asks for [`READS_AHEAD`]
-//! or more, the broker may read for turns to come as well. From then on the job is like every
-//! other.
+//! [turn](super::Broker::turn) that claims its jobs first reads further entries of the log, while
+//! fewer jobs could start than it requests, and makes a job of each entry. If it requests
+//! [`READS_AHEAD`] or more, the broker may also read for later turns. From then on the job is like
+//! every other.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -24,17 +24,17 @@ pub use crate::{
     begin::{Begin, Unknown},
 };
 
-/// Most jobs of a subscription that have not ended. While there are as many, it reads no further.
+/// Most jobs of a subscription that have not ended. While it has this number, it reads no further.
 pub const MOST_TAKEN: usize = 10_000;
 
-/// A turn that claims as many jobs of a subscription, or more, may read on in the log for turns to
-/// come as well; one that claims fewer reads for itself alone.
+/// A turn that claims at least this number of jobs of a subscription may read entries for later
+/// turns. A turn that claims fewer reads only for itself.
 pub const READS_AHEAD: usize = 16;
 
-/// Most entries that one call of [`Inspect::read_topic`](super::Inspect::read_topic) gives.
+/// Most entries that one call of [`Inspect::read_topic`](super::Inspect::read_topic) returns.
 pub const ENTRIES_READ: usize = 100;
 
-/// Most entries that one call of [`Broker::trim_topic`](super::Broker::trim_topic) looks at.
+/// Most entries that one call of [`Broker::trim_topic`](super::Broker::trim_topic) examines.
 pub const TRIM_STEP: usize = 500;
 
 /// How long a topic keeps an event by default.
@@ -53,8 +53,8 @@ pub struct Subscribe {
     pub name: Arc<str>,
     /// Where it begins, if it does not exist yet.
     pub begin: Begin,
-    /// The types of event that its workers handle, in addition to the known ones. None: nothing is
-    /// said of them.
+    /// The types of event that its workers handle, in addition to the known ones. Empty:
+    /// unspecified.
     pub types: Vec<String>,
     /// The handling of events of other types. `None` to keep the stored value.
     pub unknown: Option<Unknown>,
@@ -91,7 +91,7 @@ impl Subscribe {
     }
 }
 
-/// What a topic keeps. A field of `None` is not changed.
+/// The retention of a topic. A field of `None` is not changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Retention {
     /// Remove events older than this.
@@ -99,8 +99,8 @@ pub struct Retention {
     pub age: Option<Duration>,
     /// Keep at most this number of events; the oldest are removed first.
     pub count: Option<u64>,
-    /// Events may go while the log has more bytes than that, the oldest first. The size of a log is
-    /// known about, not exactly.
+    /// The largest size of the log in bytes; the oldest events are removed first. The size of a log
+    /// is known only approximately.
     pub bytes: Option<u64>,
     /// How long an event is kept for subscriptions that have not read it.
     #[serde(rename = "lag_ms", serialize_with = "lag_or_default")]
@@ -116,12 +116,12 @@ fn lag_or_default<S: Serializer>(lag: &Option<Duration>, serializer: S) -> std::
 }
 
 impl Retention {
-    /// How old an event may be that goes, and whether it goes.
+    /// The age after which events are removed.
     pub fn age(&self) -> Duration {
         self.age.unwrap_or(DEFAULT_AGE)
     }
 
-    /// For how long an event waits for subscriptions.
+    /// How long an event is kept for subscriptions.
     pub fn lag(&self) -> Duration {
         self.lag.unwrap_or(DEFAULT_LAG)
     }
@@ -137,8 +137,8 @@ impl Retention {
         }
     }
 
-    /// For brokers: whether an event that is so old may go, of a log that would still have `left`
-    /// events and their `bytes` with it, if subscriptions wait for it or not.
+    /// For brokers: whether an event with the age `old` may be removed. With it the log would still
+    /// have `left` events of `bytes` bytes. `waited_for`: a subscription has not read it.
     pub fn drops(&self, old: Duration, left: u64, bytes: u64, waited_for: bool) -> bool {
         let is_large = self.bytes.is_some_and(|most| bytes > most);
         let over = old > self.age() || self.count.is_some_and(|most| left > most) || is_large;
@@ -165,20 +165,20 @@ impl Retention {
     }
 }
 
-/// What a [trim](super::Broker::trim_topic) has done.
+/// The result of a [trim](super::Broker::trim_topic).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Trimmed {
-    /// Entries that are gone.
+    /// The number of removed entries.
     pub entries: u64,
-    /// How often a subscription had not read one of them.
+    /// How often a subscription had not read a removed entry.
     pub lost: u64,
-    /// Whether more may go.
+    /// Whether more entries may be removed.
     pub more: bool,
 }
 
 impl Trimmed {
-    /// What was done.
+    /// The result.
     pub fn new(entries: u64, lost: u64, more: bool) -> Self {
         Trimmed { entries, lost, more }
     }
@@ -192,18 +192,18 @@ pub struct StoredTopic {
     pub name: String,
     /// The broker's time, in milliseconds since 1970.
     pub now_ms: i64,
-    /// How many events are in its log.
+    /// The number of events in its log.
     pub entries: u64,
-    /// How many were ever added.
+    /// The number of events that were ever added.
     pub added: u64,
-    /// About how many bytes the log has.
+    /// The approximate size of the log in bytes.
     pub bytes: u64,
-    /// Whether no event can be added any more: another program has added one with the largest id
-    /// that there is.
+    /// Whether no further event can be added, because another program has added one with the
+    /// largest possible id.
     pub is_closed: bool,
     /// When the oldest event of the log was added.
     pub first_ms: Option<i64>,
-    /// What it keeps.
+    /// Its retention.
     pub retention: Retention,
     /// Its subscriptions, by name.
     pub subscriptions: Vec<StoredSubscription>,
@@ -243,21 +243,22 @@ pub struct StoredSubscription {
     pub types: Vec<String>,
     /// The handling of events of other types.
     pub unknown: Unknown,
-    /// How many entries it has passed over, because no worker of it knew their type.
+    /// The number of entries that it has skipped, because none of its workers knew their type.
     pub skipped: u64,
-    /// How many entries it has not read. `None`: it began at a time on Redis and has not come to
-    /// the end of the log since.
+    /// The number of unread entries. `None`: it began at a time on Redis, and has not reached the
+    /// end of the log since then.
     pub behind: Option<u64>,
-    /// When the oldest entry was added that it has not read.
+    /// When the oldest unread entry was added.
     pub next_ms: Option<i64>,
-    /// How many entries were gone before it read them, or had a damaged id.
+    /// The number of entries that were removed before it read them, or had a damaged id.
     pub lost: u64,
-    /// Whether a [rewind](super::Rewind) of it is under way: it reads nothing until that has ended.
+    /// Whether a [rewind](super::Rewind) of it is running: it reads nothing until the rewind has
+    /// ended.
     pub rewinding: bool,
 }
 
 impl StoredSubscription {
-    /// One that has just begun.
+    /// A new subscription.
     pub fn new(name: impl Into<String>, cursor: impl Into<String>, begin: Begin, made_ms: i64) -> Self {
         let (name, cursor) = (name.into(), cursor.into());
         StoredSubscription {
@@ -275,7 +276,7 @@ impl StoredSubscription {
         }
     }
 
-    /// How old the oldest entry is that it has not read; zero if it has read all.
+    /// The age of the oldest unread entry; zero if it has read all.
     pub fn lag(&self, now_ms: i64) -> Duration {
         let age = self.next_ms.map_or(0, |next| now_ms.saturating_sub(next));
         Duration::from_millis(u64::try_from(age).unwrap_or(0))
@@ -286,7 +287,7 @@ impl StoredSubscription {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredEvent {
-    /// Where it is in the log: [`Inspect::read_topic`](super::Inspect::read_topic) continues after
+    /// Its position in the log: [`Inspect::read_topic`](super::Inspect::read_topic) continues after
     /// it.
     pub position: String,
     /// When it was added, in broker milliseconds since 1970.
@@ -307,7 +308,7 @@ pub struct StoredEvent {
 }
 
 impl StoredEvent {
-    /// An entry with nothing but its position and time.
+    /// An entry with only its position and time.
     pub fn new(position: impl Into<String>, at_ms: i64) -> Self {
         StoredEvent {
             position: position.into(),
@@ -321,7 +322,7 @@ impl StoredEvent {
         }
     }
 
-    /// For brokers: the entry that an enqueue at the address of a topic has brought.
+    /// For brokers: the entry of an enqueue at the address of a topic.
     pub fn of_envelope(
         position: impl Into<String>,
         at_ms: i64,

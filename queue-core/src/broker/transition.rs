@@ -35,7 +35,7 @@ pub const REASON_BYTES: usize = 200;
 pub struct Followed {
     /// The number of the last transition. `None`: the queue does not exist yet, and was not marked.
     pub last: Option<u64>,
-    /// Whether a mark stood before, so that every transition since then has a number.
+    /// Whether the queue was marked before, so that every transition since then has a number.
     pub was_valid: bool,
     /// The identity of a server's run; another server may lack the last transitions.
     pub life: String,
@@ -82,12 +82,11 @@ impl StoredTransition {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Transitions {
-    /// They are some of those behind the number that was asked for.
+    /// They are some of those after the requested number.
     pub entries: Vec<StoredTransition>,
-    /// How many others there were up to [`upto`](Self::upto), which are not kept any more; `None`:
-    /// that is not known.
+    /// The number of others up to [`upto`](Self::upto) that are no longer kept; `None`: unknown.
     pub lost: Option<u64>,
-    /// The number from which to go on.
+    /// The number for the next call.
     pub upto: u64,
     /// The life of the server that has answered, as [`Followed::life`]. If it differs from that of
     /// the mark, transitions may be missing although the numbers show no gap.
@@ -95,8 +94,8 @@ pub struct Transitions {
 }
 
 impl Transitions {
-    /// What a reader gets that has read up to `after`, of a queue whose last transition is `last`.
-    /// `is_all`: no other is kept behind those that were read.
+    /// The transitions for a reader that has read up to `after`, of a queue whose last transition
+    /// is `last`. `is_all`: no other is kept after those that were read.
     pub fn read(mut entries: Vec<StoredTransition>, after: u64, last: u64, is_all: bool) -> Self {
         entries.retain(|transition| transition.number > after);
         entries.sort_by_key(|transition| transition.number);

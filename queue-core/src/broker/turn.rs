@@ -1,4 +1,4 @@
-//! The turn: a lane hands in endings and claims jobs.
+//! The turn: a lane submits endings and claims jobs.
 
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
@@ -24,9 +24,8 @@ pub struct Turn {
     /// The lane's lease ends this long after the broker has handled the turn.
     pub lease: Duration,
     /// The endings of the lane's deliveries, each delivery at most once. At most
-    /// [`MAX_ITEMS`](super::MAX_ITEMS). The broker carries them out in an order of its own. That
-    /// shows where one ending frees a key for a job that is held, and another one puts a job back
-    /// to the same line.
+    /// [`MAX_ITEMS`](super::MAX_ITEMS). The broker chooses their order. The order is visible if one
+    /// ending releases a key for a held job, and another one returns a job to the same line.
     pub finishes: Vec<Finish>,
     /// How many jobs may be claimed, 0 to [`MAX_ITEMS`](super::MAX_ITEMS). The answer has at most
     /// about [`MAX_BYTES`](super::MAX_BYTES) of jobs, but at least one job if there is one.
@@ -34,13 +33,13 @@ pub struct Turn {
     /// Whether one of them may be a *suspect*: a job that was running when its process died. Never
     /// more than one.
     pub suspect: bool,
-    /// Names of tasks whose parked jobs this lane takes, before other jobs. A lane sends them at
+    /// Names of tasks whose parked jobs this lane claims before other jobs. A lane sends them at
     /// most once a second, and only while [`TurnAnswer::parked`] is true. At most 200 names.
     pub resume: Vec<Arc<str>>,
-    /// The worker's release: of jobs that were [unreadable](Ending::Unreadable), `resume` gives
-    /// those that this release has not failed on. Sent with `resume` only.
+    /// The worker's release: of the [unreadable](Ending::Unreadable) jobs, `resume` claims those
+    /// that this release has not failed on. Sent with `resume` only.
     pub release: Option<Arc<str>>,
-    /// How many ended jobs with a retention the queue keeps, and how many bytes of them.
+    /// The largest number and size of ended jobs with a retention that the queue keeps.
     pub keep: KeepLimits,
 }
 
@@ -68,7 +67,7 @@ impl Turn {
         self
     }
 
-    /// Hands in these endings.
+    /// Submits these endings.
     #[must_use]
     pub fn finish(mut self, finishes: Vec<Finish>) -> Self {
         self.finishes = finishes;
@@ -76,7 +75,7 @@ impl Turn {
     }
 }
 
-/// The ending of one delivery, as a turn hands it in.
+/// The ending of one delivery in a turn.
 #[derive(Clone, Debug)]
 pub struct Finish {
     /// The job.
@@ -86,11 +85,11 @@ pub struct Finish {
     /// The size of its envelope in bytes, for the queue's limit of kept jobs. Only the ending of a
     /// kept job needs it.
     pub size: usize,
-    /// What happens to the job.
+    /// The ending.
     pub ending: Ending,
-    /// What the run has really used of the rates of the job's limits, if it has said so: the
-    /// difference to what the job was charged at its claim is charged, or given back. The job's
-    /// next claim is charged as this one was.
+    /// The usage of the rates of the job's limits that the run has reported, if any. The difference
+    /// to the charge of its claim is charged or refunded. The job's next claim is charged like this
+    /// one.
     pub used: Option<Box<Used>>,
 }
 
@@ -107,8 +106,8 @@ impl Finish {
     }
 }
 
-/// What happens to the job of a delivery. All endings but `Release`, `Stopped`, `Void`, `Park` and
-/// `Unreadable` clear the job's crashes, and what was noted of releases that could not read it.
+/// The ending of a delivery. All endings except `Release`, `Stopped`, `Void`, `Park` and
+/// `Unreadable` clear the job's crashes, and the note about releases that could not read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ending {
@@ -138,8 +137,8 @@ pub enum Ending {
     /// most [`LONGEST_CLOSED`](super::LONGEST_CLOSED), the limit of this name starts no jobs;
     /// without a name it is the first limit of the job with a rate. If the job has no limit, and
     /// none is named, its group is [paused](super::SetPause) for this time. → the head of `ready`.
-    /// A job without limits and group, or without a limit of this name, waits alone: → `scheduled`.
-    /// Counts a snooze.
+    /// Without limits and group, or without a limit of this name, only the job waits: →
+    /// `scheduled`. Counts a snooze.
     RateLimited {
         /// From now.
         after: Duration,
@@ -168,17 +167,17 @@ pub enum Ending {
     },
     /// The job's time to start has passed: → `expired`.
     Expire,
-    /// The lane gives the job back without a run (*return*): → the head of `ready`. Charges
-    /// nothing, and gives back what the claim has used of a rate.
+    /// The lane returns the job without a run (*return*): → the head of `ready`. Charges nothing,
+    /// and refunds the charge of the claim to a rate.
     Return,
-    /// The same after a run that had begun and was asked to stop. What the job has used of a rate
-    /// stays used.
+    /// The same after a run that had begun and was asked to stop. Its charge to a rate is not
+    /// refunded.
     Stopped {
         /// Whether its worker stops: this is counted with the job.
         by_shutdown: bool,
     },
     /// The worker does not know the task (*park*): → `parked` under the task's name, until a worker
-    /// claims it that knows the task. Charges nothing.
+    /// that knows the task claims it. Charges nothing.
     Park {
         /// The task's name.
         task: String,
@@ -199,23 +198,23 @@ pub enum Ending {
         /// How long after the first failure the job is buried.
         within: Duration,
     },
-    /// The ending of a delivery that was cancelled while the lane held it. If the receipt still
-    /// stands, it counts as a return.
+    /// The ending of a delivery that was cancelled while the lane held it. If the receipt is still
+    /// valid, it counts as a return.
     Void,
 }
 
 impl Ending {
-    /// For brokers: whether it ends a run that has begun. If not, what the claim has used of rates
-    /// is given back.
+    /// For brokers: whether it ends a run that has begun. If not, the charge of the claim to rates
+    /// is refunded.
     pub fn has_started(&self) -> bool {
         !matches!(self, Ending::Return | Ending::Void | Ending::Park { .. } | Ending::Unreadable { .. })
     }
 }
 
-/// To how many releases an unreadable job is offered, at most.
+/// The most releases to which an unreadable job is offered.
 pub const UNREADABLE_RELEASES: usize = 16;
 
-/// What separates a task's name and those of releases, in the name under which an unreadable job is
+/// Separates a task's name and those of releases, in the name under which an unreadable job is
 /// parked.
 const BETWEEN: char = '\u{1}';
 
@@ -224,8 +223,8 @@ pub(crate) fn stored_release(release: &str) -> String {
     cut(release.replace(|c: char| c.is_control(), "?"), TEXT_MAX)
 }
 
-/// The name under which a job is parked that these releases have failed on: that of its task, if
-/// they are none.
+/// The name under which a job is parked if these releases have failed on it: that of its task if
+/// there are none.
 #[cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "on Redis scripts do it"))]
 pub(crate) fn parked_under(task: &str, releases: &[String]) -> String {
     releases.iter().fold(task.to_owned(), |name, release| name + "\u{1}" + release)
@@ -242,11 +241,11 @@ pub(crate) fn failed_releases(name: &str) -> impl Iterator<Item = &str> {
 pub enum BuryReason {
     /// Its last attempt failed.
     Failed,
-    /// Its handler asked for it.
+    /// Its handler requested it.
     Buried,
     /// Its envelope or parameters cannot be decoded.
     Undecodable,
-    /// The processes that held it died too often.
+    /// The processes that held it crashed too often.
     Crashed,
 }
 
@@ -279,7 +278,7 @@ impl fmt::Display for BuryReason {
 impl FromStr for BuryReason {
     type Err = Error;
 
-    /// Reads what [`Display`](fmt::Display) prints.
+    /// Parses the output of [`Display`](fmt::Display).
     fn from_str(text: &str) -> Result<Self> {
         BuryReason::from_name(text)
             .ok_or_else(|| Error::invalid("reason", text, "is unknown; use one of failed, buried, undecodable, crashed"))
@@ -302,28 +301,27 @@ pub struct TurnAnswer {
     /// The same in microseconds, as in its [hints](super::Hint::as_of); `None` if they have no
     /// time.
     pub as_of: Option<i64>,
-    /// Whether `ready` still has jobs that are no suspects (false while the queue is paused).
+    /// Whether `ready` still has jobs that are not suspects (false while the queue is paused).
     pub more: bool,
     /// Whether `ready` has suspects (false while the queue is paused).
     pub suspects: bool,
-    /// How long until the earliest job of `scheduled` and `retry` is due, or a pause in the queue
+    /// The time until the earliest job of `scheduled` and `retry` is due, or a pause in the queue
     /// ends. While the queue is paused: until that pause ends.
     pub next_due: Option<Duration>,
     /// Whether any job is parked.
     pub parked: bool,
-    /// Whether the queue is paused: endings count, and nothing is claimed.
+    /// Whether the queue is paused: endings are accepted, but no job is claimed.
     pub paused: bool,
-    /// What this turn has found paused although its end had come, and has let go on. Not in a
-    /// replay.
+    /// The pauses that had expired and that this turn has ended. Not in a replay.
     pub resumed: Vec<PauseOf>,
-    /// Jobs that this turn has claimed and parked at once, as their tasks are paused. They were not
-    /// started, and nothing is charged. Not in a replay.
+    /// Jobs that this turn has claimed and parked at once, because their tasks are paused. They
+    /// were not started, and not charged. Not in a replay.
     pub aside: Vec<JobId>,
-    /// How many lanes are registered with the queue, so that lanes can share polls.
+    /// The number of lanes that are registered with the queue, so that lanes can share polls.
     pub lanes: usize,
 }
 
-/// A job in the hands of a lane.
+/// A job that a lane has claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Delivery {
@@ -342,25 +340,26 @@ pub struct Delivery {
     pub suspected_for: Duration,
     /// How often it has snoozed.
     pub snoozes: u32,
-    /// How often a service that it calls has had enough: [`Ending::RateLimited`].
+    /// How often a service that it calls has rate-limited it: [`Ending::RateLimited`].
     pub rate_limited: u32,
-    /// Whether the number of its [repeats](Ending::Repeat) is odd. Nothing but a repeat changes
-    /// that: a run whose ending was not stored has the same.
+    /// Whether the number of its [repeats](Ending::Repeat) is odd. Only a repeat changes that:
+    /// after a run whose ending was not stored, it is the same.
     pub odd: bool,
-    /// Only in a replay: the job was taken from the lane meanwhile. Do not run it; hand in
+    /// Only in a replay: the job was taken from the lane meanwhile. Do not run it; submit
     /// [`Ending::Void`].
     pub void: bool,
 }
 
-/// What a rate limit adds to the stored number of snoozes, which counts both: rate limits above its
-/// lower 32 bits.
+/// The number that a rate limit adds to the stored number of snoozes, which has both counts: rate
+/// limits are above its lower 32 bits.
 pub(crate) const ONE_RATE_LIMITED: u64 = 1 << 32;
 
-/// What the stored number has more in odd rounds of a job that repeats: Lua counts up to 2^53.
+/// The number that is added to the stored number in odd rounds of a repeating job: Lua represents
+/// integers up to 2^53.
 pub(crate) const ODD: u64 = 1 << 44;
 
-/// Of the stored number: how often the job has snoozed, how often it was rate limited, and whether
-/// its round is an odd one.
+/// Decodes the stored number: the snoozes of the job, its rate limits, and whether its round is
+/// odd.
 pub(crate) fn snoozes_of(stored: u64) -> (u32, u32, bool) {
     ((stored % ONE_RATE_LIMITED) as u32, (stored % ODD / ONE_RATE_LIMITED) as u32, stored / ODD % 2 == 1)
 }

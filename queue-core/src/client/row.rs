@@ -5,7 +5,7 @@
 //! |---|---|
 //! | 1 | version of the row, now 1 |
 //! | 2 | length of the options, the high byte first |
-//! | that many | the options: a MessagePack map, without what is as usual |
+//! | that many | the options: a MessagePack map, without default values |
 //! | the rest | the [envelope](crate::envelope) |
 
 use std::time::Duration;

@@ -217,8 +217,8 @@ impl Sender {
         })
     }
 
-    /// Whether `jobs` jobs are worth a request of their own while another is in flight: all flights
-    /// then carry about the same number.
+    /// Whether `jobs` jobs justify another request while one is in flight: all requests then carry
+    /// about the same number.
     fn is_worth(&self, jobs: usize) -> bool {
         jobs >= MAX_ITEMS || jobs > 0 && jobs * FLIGHTS >= self.callers.load(Ordering::Relaxed)
     }

@@ -203,11 +203,11 @@ impl Watch {
     /// that time.
     ///
     /// # Errors
-    /// [`Error::AccessDenied`](crate::Error::AccessDenied) for a user who may not write;
+    /// [`Error::AccessDenied`](crate::Error::AccessDenied) for a user without write permission;
     /// [`Error::FeatureUnknown`](crate::Error::FeatureUnknown) while a worker of an older release
     /// serves a queue that was named. A queue that was not named does not end the watch:
     /// [`Lost`](Lost::problem) reports why it cannot be watched, unless the user may not watch any
-    /// queue. An outage of the broker is waited for. After an error it may be called again.
+    /// queue. An outage of the broker is waited out. After an error the call may be repeated.
     pub async fn next(&mut self) -> Result<Watched> {
         loop {
             if let Some(watched) = self.next_within(NEW_QUEUES).await? {

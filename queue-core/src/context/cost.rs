@@ -14,9 +14,10 @@ impl JobContext {
     /// language model, bytes, calls.
     ///
     /// At the claim the job was charged its declared cost ([`cost`](crate::Job::cost), 1 by
-    /// default). When the run ends, in whatever way, the broker charges the difference or refunds
-    /// it; 0 refunds everything. A cost above the burst is charged in full: no job with the same
-    /// keys starts until it is paid for, at most for a day or ten periods of the rate.
+    /// default). When the run ends, the broker charges the difference or refunds it; 0 refunds
+    /// everything. This applies to every outcome. A cost above the burst is charged in full: no job
+    /// with the same keys starts until it is paid for, at most for a day or ten periods of the
+    /// rate.
     ///
     /// The last call counts, for this run only; the next claim is charged the declared cost again.
     /// A run whose lease is lost changes nothing. Limits without a rate ignore it, and so does a

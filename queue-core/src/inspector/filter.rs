@@ -20,20 +20,20 @@ use crate::{
 /// |---|---|
 /// | `=`, `!=` | is, or is not, the value |
 /// | `~`, `!~` | contains, or does not contain, the value, ignoring case |
-/// | `>`, `>=`, `<`, `<=` | is more or less: of `attempts` alone, which has `=` and `!=` as well |
+/// | `>`, `>=`, `<`, `<=` | is more or less: only for `attempts`, which has `=` and `!=` as well |
 ///
 /// | field | what it is |
 /// |---|---|
-/// | `task`, `state`, `queue`, `priority` | as the record has it |
+/// | `task`, `state`, `queue`, `priority` | the value of the record |
 /// | `id` | its id; with `=` and `!=` also its address: `id=orders/close-17` |
-/// | `error` | the messages of the failed attempts; in a list the last one alone, and the first 512 bytes of it |
+/// | `error` | the messages of the failed attempts; in a list only the last one, and the first 512 bytes of it |
 /// | `failure` | the [`Fingerprint`](crate::inspect::Fingerprint) of its last failure |
 /// | `reason`, `note` | why it is dead; why it was cancelled |
 /// | `payload` | the parameters as JSON |
 /// | `host`, `release` | of the worker that runs it |
 /// | `unique` | its unique key, as text or as 32 hexadecimal digits |
 /// | `group` | its group |
-/// | `waiting` | why it does not run, as [`Reason::name`](crate::inspect::Reason::name) says it: any of its reasons |
+/// | `waiting` | why it does not run: the [`Reason::name`](crate::inspect::Reason::name) of any of its reasons |
 /// | `header.NAME` | the header of this name |
 /// | `tag.NAME` | the value of its tag of this name; empty without one |
 /// | `attempts` | how many of its attempts have failed |

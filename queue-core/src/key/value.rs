@@ -10,7 +10,7 @@ use crate::{
 /// The group of a job by the parameter that names it; `None` where that is `None`.
 ///
 /// # Errors
-/// [`Error::Invalid`] naming the parameter whose value names no group.
+/// [`Error::Invalid`] naming the parameter whose value is not a valid name of a group.
 pub(crate) fn group_of_payload(task: &str, parameter: &str, payload: &[u8]) -> Result<Option<GroupName>> {
     let refused = |problem: &str| {
         let advice = "use a string, an integer or a bool, or give the job a group with `.group(..)`";

@@ -7,26 +7,27 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What is stored of a schedule besides its state. Brokers do not read it.
+/// The stored form of a schedule except its state. Brokers do not read it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ScheduleDefinition {
-    /// What holds.
+    /// The effective definition.
     #[serde(rename = "b")]
     pub body: ScheduleBody,
     /// Whether an operator, or the application at run time, has set it: that overrides
     /// declarations.
     #[serde(rename = "p", skip_serializing_if = "is_false")]
     pub by_person: bool,
-    /// What releases of the workers declare, the first seen first.
+    /// The declarations of the workers' releases, the first seen first.
     #[serde(rename = "d", skip_serializing_if = "Vec::is_empty")]
     pub declared: Vec<Declaration>,
-    /// Since when no live worker declares what holds, though code has declared it.
+    /// The time since which no live worker declares the effective definition, although code has
+    /// declared it.
     #[serde(rename = "u", skip_serializing_if = "Option::is_none")]
     pub undeclared_ms: Option<i64>,
 }
 
-/// What a release of the workers declares.
+/// The declaration of a release.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Declaration {
@@ -36,7 +37,7 @@ pub struct Declaration {
     /// When this release first declared it.
     #[serde(rename = "f")]
     pub first_ms: i64,
-    /// What it declares.
+    /// The declared definition.
     #[serde(rename = "b")]
     pub body: ScheduleBody,
 }
@@ -45,7 +46,7 @@ pub struct Declaration {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ScheduleBody {
-    /// The expression, as it was written.
+    /// The original text of the expression.
     #[serde(rename = "x")]
     pub expression: String,
     /// The time zone.
@@ -60,24 +61,24 @@ pub struct ScheduleBody {
     /// Their group.
     #[serde(rename = "g", skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// The keys of the limits that they are subject to, in hexadecimal.
+    /// The keys of their limits, in hexadecimal.
     #[serde(rename = "l", skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<String>,
-    /// How many starts each counts for, if it is not one.
+    /// The number of starts that each job counts for, if it is not one.
     #[serde(rename = "q", skip_serializing_if = "Option::is_none")]
     pub cost: Option<u32>,
     /// How long after its tick a job may start.
     #[serde(rename = "k", skip_serializing_if = "Option::is_none")]
     pub expires_ms: Option<u64>,
-    /// What a tick does while the job of the last one has not ended.
+    /// The policy for a tick while the job of the last one has not ended.
     #[serde(rename = "o")]
     pub overlap: String,
-    /// What is done about ticks that were missed.
+    /// The policy for missed ticks.
     #[serde(rename = "c")]
     pub catch_up: String,
-    /// How old a tick may be that is made up for.
+    /// The catch-up window: missed ticks that are older are skipped.
     #[serde(rename = "w", skip_serializing_if = "Option::is_none")]
-    pub window_ms: Option<u64>,
+    /// The jitter: the longest delay of a tick.
     /// The catch-up window: missed ticks that are older are skipped.
     #[serde(rename = "i", skip_serializing_if = "is_zero")]
     pub jitter_ms: u64,
@@ -87,10 +88,10 @@ pub struct ScheduleBody {
     /// The last tick is not after this time.
     #[serde(rename = "e", skip_serializing_if = "Option::is_none")]
     pub end_ms: Option<i64>,
-    /// So many ticks are made.
+    /// The total number of ticks.
     #[serde(rename = "n", skip_serializing_if = "Option::is_none")]
     pub most: Option<u64>,
-    /// So many dead jobs in a row pause it; 0: none do.
+    /// The number of dead jobs in a row that pauses it; 0: none.
     #[serde(rename = "d", skip_serializing_if = "is_zero")]
     pub pause_after: u64,
 }
@@ -101,7 +102,7 @@ impl ScheduleDefinition {
         codec::pack(self).expect("numbers, texts and bytes can be encoded")
     }
 
-    /// Reads what is stored.
+    /// Decodes the stored form.
     ///
     /// # Errors
     /// [`Error::Decode`].

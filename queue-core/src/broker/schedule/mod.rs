@@ -20,8 +20,8 @@ use crate::{
 pub use definition::{Declaration, ScheduleBody, ScheduleDefinition};
 pub use state::{ScheduleEvent, ScheduleRun, ScheduleState};
 
-/// A request whose time was asked for longer ago than this, or is further ahead, by the broker's
-/// clock, is refused: its clock was set, or the request has waited.
+/// The largest difference between the broker's clock and the time of a request. Beyond it the
+/// request is refused, because the clock was set or the request has waited.
 pub const CLOCK_MOVED: Duration = Duration::from_secs(5);
 
 /// A schedule that was handed out is handed out again after this time if it has not changed since:
@@ -57,42 +57,41 @@ impl StoredSchedule {
     }
 }
 
-/// The schedules that are due, as they were handed out.
+/// The due schedules, as they were handed out.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct DueSchedules {
     /// The broker's clock, in milliseconds since 1970.
     pub now_ms: i64,
-    /// At most as many as were asked for, and at most about [`MAX_BYTES`](super::MAX_BYTES) of
-    /// them.
+    /// At most the requested number, and at most about [`MAX_BYTES`](super::MAX_BYTES) of them.
     pub schedules: Vec<StoredSchedule>,
-    /// How long until the next one is due, these not counted. Zero: there are more.
+    /// The time until the next schedule is due, apart from these. Zero: there are more.
     pub next_due: Option<Duration>,
 }
 
 impl DueSchedules {
-    /// What is due now.
+    /// The due schedules.
     pub fn new(now_ms: i64, schedules: Vec<StoredSchedule>, next_due: Option<Duration>) -> Self {
         DueSchedules { now_ms, schedules, next_due }
     }
 }
 
-/// Which schedules of a queue are listed.
+/// Selects schedules of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScheduleList {
-    /// The one of this name.
+    /// The schedule with this name.
     One(String),
-    /// Those that code declares; there are few.
+    /// The schedules that code declares; there are few.
     Declared,
-    /// All, by the time at which they are due, from this offset on.
+    /// All schedules by the time at which they are due, from this offset on.
     All {
         /// 0, or the [`next`](SchedulePage::next) of the page before.
         offset: u64,
         /// The most schedules to list, 1 to 500.
         limit: usize,
     },
-    /// Those that are due after a time, the first due first, and no other; from this offset on.
+    /// The schedules that are due after a time, the earliest first, from this offset on.
     After {
         /// The time, in broker milliseconds.
         after_ms: i64,
@@ -109,7 +108,7 @@ pub enum ScheduleList {
 pub struct SchedulePage {
     /// The broker's clock, in milliseconds since 1970.
     pub now_ms: i64,
-    /// The schedules. There may be fewer than asked for although the listing continues.
+    /// The schedules. There may be fewer than requested although the list continues.
     pub schedules: Vec<StoredSchedule>,
     /// The offset of the next page.
     pub next: Option<u64>,
@@ -124,8 +123,8 @@ impl SchedulePage {
 
 /// Changes a schedule, in one transition: its definition, its state, and the jobs that it makes.
 ///
-/// A request whose answer was lost may be sent again: its state has changed by itself then, and it
-/// is [`Stale`](ScheduleAnswer::Stale).
+/// A request whose answer was lost may be sent again. If it was carried out, it has changed the
+/// state itself, and the answer is [`Stale`](ScheduleAnswer::Stale).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SetSchedule {
@@ -133,27 +132,27 @@ pub struct SetSchedule {
     pub queue: Arc<str>,
     /// The schedule.
     pub name: String,
-    /// The broker's clock when it was asked for what this request is made of.
+    /// The broker's clock when the data of this request was read.
     pub asked_ms: i64,
-    /// The state that was read. `None`: there is no such schedule.
+    /// The state that was read. `None`: the schedule did not exist.
     pub expected: Option<Vec<u8>>,
-    /// What is stored instead. `None`: the schedule is removed.
+    /// The new stored form. `None`: the schedule is removed.
     pub set: Option<ScheduleSet>,
     /// The jobs that are stored, at most [`TICK_JOBS`].
     pub jobs: Vec<TickJob>,
-    /// A job of this schedule that is to be cancelled. If it runs, it stays active until its
+    /// A job of this schedule that has to be cancelled. If it is active, it stays active until its
     /// ending, or until its lane is fenced. Any ending other than done or dead then cancels it.
     pub stop: Option<JobId>,
 }
 
 impl SetSchedule {
-    /// For brokers: bytes that it adds.
+    /// For brokers: the number of bytes that it adds.
     pub fn added(&self) -> usize {
         let definition = self.set.as_ref().and_then(|set| set.definition.as_ref()).map_or(0, Vec::len);
         definition + self.jobs.iter().map(|tick| tick.job.envelope.len()).sum::<usize>()
     }
 
-    /// A request that changes nothing yet but what is stored.
+    /// A request without jobs, which removes the schedule unless `set` is filled.
     pub fn new(queue: impl Into<Arc<str>>, name: impl Into<String>, asked_ms: i64, expected: Option<Vec<u8>>) -> Self {
         SetSchedule { queue: queue.into(), name: name.into(), asked_ms, expected, set: None, jobs: Vec::new(), stop: None }
     }
@@ -177,14 +176,15 @@ impl SetSchedule {
     }
 }
 
-/// What is stored of a schedule.
+/// The stored form of a schedule.
 #[derive(Clone, Debug)]
 pub struct ScheduleSet {
-    /// The encoded definition. `None`: as it is.
+    /// The encoded definition. `None`: it is not changed.
     pub definition: Option<Vec<u8>>,
     /// The encoded state.
     pub state: Vec<u8>,
-    /// The time of the next check, in broker milliseconds. `None`: not until it is changed.
+    /// The time of the next check, in broker milliseconds. `None`: no check until the schedule is
+    /// changed.
     pub due_ms: Option<i64>,
     /// Whether code declares it.
     pub declared: bool,
@@ -193,12 +193,12 @@ pub struct ScheduleSet {
 /// A job of a schedule.
 #[derive(Clone, Debug)]
 pub struct TickJob {
-    /// The job. Its id is one of [ticks](JobId::of_tick).
+    /// The job. Its id is that of a [tick](JobId::of_tick).
     pub job: NewJob,
     /// Its number among the runs of the schedule.
     pub run: u64,
-    /// Whether its id is remembered for [`BACKFILL_REMEMBERED`], and no second job of it stored
-    /// meanwhile.
+    /// Whether its id is remembered for [`BACKFILL_REMEMBERED`], so that no second job with it is
+    /// stored meanwhile.
     pub remembered: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The state of a schedule, which its ticks have left.
+//! The state of a schedule.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ const RUNS_KEPT: usize = 10;
 /// Most events that are kept.
 const EVENTS_KEPT: usize = 20;
 
-/// What is stored of a schedule besides its definition. Scripts read and write it, too: it is a
+/// The stored form of a schedule except its definition. Scripts read and write it, too: it is a
 /// MessagePack map of numbers, texts, and lists that are absent when they are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -21,7 +21,7 @@ pub struct ScheduleState {
     /// Grows with each change of the definition.
     #[serde(rename = "r")]
     pub revision: u64,
-    /// The tick that comes next, without jitter.
+    /// The next tick, without jitter.
     #[serde(rename = "n", skip_serializing_if = "Option::is_none")]
     pub next_ms: Option<i64>,
     /// The last tick that was made.
@@ -33,22 +33,22 @@ pub struct ScheduleState {
     /// A tick that waits for the end of that job.
     #[serde(rename = "b", skip_serializing_if = "Option::is_none")]
     pub buffered_ms: Option<i64>,
-    /// How many runs there were, those that people started included.
+    /// The number of runs, including those that operators started.
     #[serde(rename = "c")]
     pub runs: u64,
-    /// How many ticks were made.
+    /// The number of ticks.
     #[serde(rename = "m")]
     pub made: u64,
-    /// How many of its jobs became dead letters in a row.
+    /// The number of its jobs in a row that became dead letters.
     #[serde(rename = "d")]
     pub dead: u64,
-    /// So many pause it; 0: it is not paused for that.
+    /// The number of dead jobs in a row that pauses it; 0: none.
     #[serde(rename = "x")]
     pub pause_after: u64,
     /// Why it is paused.
     #[serde(rename = "p", skip_serializing_if = "Option::is_none")]
     pub paused: Option<String>,
-    /// How many ticks were skipped.
+    /// The number of skipped ticks.
     #[serde(rename = "s")]
     pub skipped: u64,
     /// The header `traceparent` of the job of the last tick, to which the next one is linked.
@@ -65,14 +65,13 @@ pub struct ScheduleState {
     pub events: Vec<ScheduleEvent>,
 }
 
-/// A job that a schedule has made: its number, its tick, the id of its job, how that ended or an
-/// empty text, and when.
+/// A job that a schedule has made: its number, its tick, its id, its final state or an empty text,
+/// and the time of its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "documented above, in this order")]
 pub struct ScheduleRun(pub u64, pub i64, pub String, pub String, pub i64);
 
-/// Something that happened: when, what, and for ticks that were not made, the first, the last and
-/// their number.
+/// An event: its time and kind, and for skipped ticks the first, the last and their number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "documented above, in this order")]
 pub struct ScheduleEvent(pub i64, pub String, pub i64, pub i64, pub u64);
@@ -83,7 +82,7 @@ impl ScheduleState {
         codec::pack(self).expect("numbers and texts can be encoded")
     }
 
-    /// Reads what is stored.
+    /// Decodes the stored form.
     ///
     /// # Errors
     /// [`Error::Decode`].
@@ -94,8 +93,8 @@ impl ScheduleState {
     /// The job of a run has ended in this state, or is parked. True: a tick has waited for that,
     /// and is due now.
     ///
-    /// A parked job has ended for the ticks behind it. It may still run, and then how it ended is
-    /// noted again.
+    /// A parked job counts as ended for later ticks. It may still run, and then its ending is
+    /// recorded again.
     pub fn ended(&mut self, run: u64, how: &str, now_ms: i64) -> bool {
         if let Some(run) = self.last_runs.iter_mut().find(|known| known.0 == run) {
             (run.3, run.4) = (how.to_owned(), now_ms);
@@ -118,11 +117,11 @@ impl ScheduleState {
         false
     }
 
-    /// Notes a run that begins.
+    /// Records the beginning of a run.
     pub fn begun(&mut self, tick_ms: i64, id: String) -> u64 {
         self.runs += 1;
         self.last_runs.push(ScheduleRun(self.runs, tick_ms, id, String::new(), 0));
-        // The one that runs stays, however many people have started since.
+        // The active run is kept, even if operators have started many runs since.
         let running = self.running;
         if self.last_runs.len() > RUNS_KEPT
             && let Some(oldest) = self.last_runs.iter().position(|run| Some(run.0) != running)
@@ -132,7 +131,7 @@ impl ScheduleState {
         self.runs
     }
 
-    /// Notes an event. Ticks that were skipped one after the other for one reason are one event.
+    /// Records an event. Consecutive ticks that were skipped for one reason are one event.
     pub fn happened(&mut self, event: ScheduleEvent) {
         if let Some(last) = self.events.last_mut().filter(|last| last.1 == event.1 && event.4 > 0 && last.3 < event.2)
             && event.1.starts_with("skipped")

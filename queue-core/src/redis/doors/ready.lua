@@ -169,7 +169,7 @@ local function remove_held(id)
   return call('HDEL', K.held, key) == 1
 end
 
--- Takes an id that waits, for whatever, out of the line.
+-- Removes an id that waits in any state from its place.
 local function remove_waiting(id)
   if has('u') and remove_held(id) then
     return

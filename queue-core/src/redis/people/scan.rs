@@ -1,11 +1,11 @@
 //! Steps through the jobs of some states. A queue has *places*, which are read one after the other.
 //! Within a place, a step continues after the last job that the previous step has examined:
 //!
-//! | place | how that is found again |
+//! | place | how that job is found again |
 //! |---|---|
-//! | sorted sets | by its score and its bytes, whether it is still there or not |
-//! | a hash, which is small | by its bytes |
-//! | lists | by looking for it and the one before it from where they were towards the head. Ids come in and leave at the ends of a list alone: where the two do not stand together any more, the last has gone with all before it, though it may have come back at an end |
+//! | sorted sets | by its score and its bytes, even if it has been removed |
+//! | small hashes | by its bytes |
+//! | lists | by a search for it and the element before it, from their former places towards the head. Ids are added and removed only at the ends of a list: if the two are no longer neighbors, the element and all before it have left, though some may have returned at an end |
 //!
 //! A list is searched in windows. One command reads a window together with the elements after it,
 //! so that nothing moves in between.

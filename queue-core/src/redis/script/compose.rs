@@ -44,7 +44,7 @@ pub(super) fn compose(name: &str, constants: &[(&str, String)]) -> (String, Vec<
     let mut whole = String::new();
     include(name, &mut HashSet::new(), &mut whole);
     let text = without_unused(&whole);
-    // A script that goes through its keys has all that there are.
+    // A script that iterates over its keys gets all keys.
     let mut keys: Vec<Kind> = if text.contains("ipairs(KEYS)") { STORED.to_vec() } else { Vec::new() };
     let text = exchanged(&text, "K.", |name| {
         let kind = STORED.iter().copied().find(|kind| kind.name() == name)?;

@@ -7,13 +7,13 @@
 //! | `linked` | refuses a SQLite that could corrupt a file |
 //! | `file` | notices that the file at the path is another one |
 //! | `writer`, `operation` | the thread of a connection; a commit for all operations that wait |
-//! | `tx` | what an operation sees of its transaction: statements, clock, counters, hints |
-//! | `statement` | takes in a `.sql` file |
+//! | `tx` | the transaction of an operation: statements, clock, counters, hints |
+//! | `statement` | includes a `.sql` file |
 //! | `text`, `unsigned` | read text that need not be UTF-8; store and read `u64` and `usize` |
 //! | `busy` | waits for the write lock of another process |
 //! | `ballast`, `condition` | a full disk |
 //! | `owners` | refuses files of other users |
-//! | `triggers`, `transitions.sql` | what records transitions, while a watcher follows a queue |
+//! | `triggers`, `transitions.sql` | record transitions while a watcher follows a queue |
 //! | `doorbell`, `sockets` | notifies listeners, here and in other processes, that there is work |
 
 pub(crate) mod ballast;

@@ -1,6 +1,6 @@
 //! The door `back`: a job returns to a waiting state.
 //!
-//! | function | place | changes besides | hint |
+//! | function | place | other changes | hint |
 //! |---|---|---|---|
 //! | [`retry`] | `retry`, after a delay | nothing | then |
 //! | [`snooze`] | `scheduled`, after a delay | snoozes; `snoozed` | then |
@@ -10,13 +10,13 @@
 //! | [`park`] | `parked` | an entry in `queue_parked` | now, for a lane that knows the task |
 //! | [`aside`] | `parked` | the same, for a job that was claimed but not started | none |
 //! | [`unreadable`] | the same | the note, with the releases that could not read the job | now, for a lane of another release |
-//! | [`keep_parked`] | `parked` still, with no time at which it is buried | nothing | none |
+//! | [`keep_parked`] | `parked` still, without a time at which it is buried | nothing | none |
 //! | [`requeue`] | tail of the line, out of `dead`, `cancelled` or `expired` | all counters and failures, the expiry; `requeued`, the counters of dead and kept jobs | now |
-//! | [`repair`], [`mend`] | an end of the line; the place of its state | nothing | none |
+//! | [`repair`], [`reset_rank`] | an end of the line; the place of its state | nothing | none |
 //!
-//! All except `requeue` and `mend` acquire the job's key again. If a younger job has it, this job
-//! ends as `cancelled`. None of them changes envelope, priority or digest. Jobs that were active
-//! have passed [`settle`](super::settle) before.
+//! All except `requeue` and `reset_rank` acquire the job's key again. If a younger job has it, this
+//! job ends as `cancelled`. None of them changes envelope, priority or digest. Jobs that were
+//! active have passed [`settle`](super::settle) before.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The door `end`: a job ends, or its record is removed. An ending releases everything that the job
 //! holds.
 //!
-//! | function | end | changes besides |
+//! | function | end | other changes |
 //! |---|---|---|
 //! | [`acked`] | gone, through `settle` as well | `done` |
 //! | [`done`] | gone, or `done` with its result during its retention | a chosen id is remembered; `done` |
@@ -83,7 +83,7 @@ pub(crate) struct Kept<'a> {
 
 /// The job has succeeded.
 pub(crate) fn done(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, kept: Option<&Kept<'_>>) -> Result<(), Failed> {
-    /// Keeps a job that is done. Gives its bytes, those of its result included.
+    /// Keeps a done job. Returns its bytes, including those of its result.
     /// ?1 queue, ?2 id, ?3 state done, ?4 pos: until when it is kept, ?5 now, ?6 result.
     const END_DONE: &str = "UPDATE queue_jobs SET state = ?3, rank = 0, pos = ?4, ended = ?5, result = ?6 \
         WHERE queue = ?1 AND id = ?2 RETURNING length(envelope) + ifnull(length(result), 0)";
