@@ -78,8 +78,8 @@ pub struct ScheduleBody {
     pub catch_up: String,
     /// The catch-up window: missed ticks that are older are skipped.
     #[serde(rename = "w", skip_serializing_if = "Option::is_none")]
+    pub window_ms: Option<u64>,
     /// The jitter: the longest delay of a tick.
-    /// The catch-up window: missed ticks that are older are skipped.
     #[serde(rename = "i", skip_serializing_if = "is_zero")]
     pub jitter_ms: u64,
     /// The first tick is not before this time.
