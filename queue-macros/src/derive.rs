@@ -60,7 +60,7 @@ fn fields(input: &DeriveInput) -> Result<Vec<&Field>> {
     }
 }
 
-/// `None`: there are problems.
+/// `None` if there are problems.
 fn task(input: &DeriveInput, options: &Options, problems: &mut Problems) -> Option<TokenStream> {
     if let Some(generic) = input.generics.params.first() {
         problems

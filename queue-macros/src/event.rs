@@ -20,7 +20,7 @@ use crate::{
 
 const KNOWN: [&str; 4] = ["topic", "name", "tag", "crate"];
 
-/// What stands in `#[event(...)]`.
+/// The options of `#[event(...)]`.
 #[derive(Default)]
 struct Options {
     topic: Option<String>,
@@ -99,7 +99,7 @@ fn fields(input: &DeriveInput) -> Result<Vec<&Field>> {
     }
 }
 
-/// `None`: there are problems.
+/// `None` if there are problems.
 fn event(input: &DeriveInput, options: &Options, core: &TokenStream, problems: &mut Problems) -> Option<TokenStream> {
     if let Some(generic) = input.generics.params.first() {
         problems.add(
@@ -150,7 +150,7 @@ fn event(input: &DeriveInput, options: &Options, core: &TokenStream, problems: &
     })
 }
 
-/// Enough of an event that those who publish or handle it are not told of its mistake too.
+/// A minimal event, so that code that publishes or handles it gives no further errors.
 fn fallback(name: &Ident, core: &TokenStream) -> TokenStream {
     quote! {
         #[allow(unused, clippy::all, reason = "stands in for an event with a mistake")]

@@ -1,5 +1,5 @@
-//! What functions and structs have in common: the `Task` impl, the definition, the way into the
-//! registry.
+//! The common parts of the expansions of functions and structs: the `Task` impl, the definition,
+//! and the registration.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -14,15 +14,15 @@ use crate::{
 
 /// A task as read from the source.
 pub(crate) struct Definition<'a> {
-    /// The type that stands for it.
+    /// The type of the task.
     pub name: &'a Ident,
-    /// What its jobs carry.
+    /// The name of the task that its jobs carry.
     pub task_name: String,
     pub options: &'a Options,
     pub params: &'a [Param],
     pub return_type: &'a Type,
     pub blocking: bool,
-    /// What serde reads on the struct whose fields are the parameters, if it is one.
+    /// The serde attributes of the struct whose fields are the parameters, if it is one.
     pub fields: Option<&'a serde::Container>,
     /// An expression that runs the user's code with these values, one per parameter, in a function
     /// that has the `call`.
@@ -30,11 +30,11 @@ pub(crate) struct Definition<'a> {
 }
 
 impl Definition<'_> {
-    /// Statements that write the payload from `locals`, one per payload parameter, and make a job
-    /// of it.
+    /// Statements that write the payload from `locals`, one per payload parameter, and create a job
+    /// from it.
     pub(crate) fn writes(&self, locals: &[TokenStream]) -> TokenStream {
         let core = self.options.krate();
-        // A parameter may have any name: this one is visible to nothing else.
+        // Parameters may have any name. The hygiene of this identifier hides it from other code.
         let payload = Ident::new("__queue_payload", Span::mixed_site());
         let of_payload = || self.params.iter().enumerate().filter(|(_, param)| param.is_payload()).zip(locals);
         let fields = in_order(of_payload().map(|((index, param), local)| {
@@ -57,28 +57,28 @@ impl Definition<'_> {
     }
 }
 
-/// Statements in the order of the keys that they write, which is that of a payload.
+/// Statements in the order of the keys that they write. This is the order of the keys in a payload.
 pub(crate) fn in_order(statements: impl Iterator<Item = (String, TokenStream)>) -> Vec<TokenStream> {
     let mut statements: Vec<(String, TokenStream)> = statements.collect();
     statements.sort_by(|one, other| one.0.cmp(&other.0));
     statements.into_iter().map(|(_, statement)| statement).collect()
 }
 
-/// The constant of a `Task` that checks whether its results can be read back. Of a type that
-/// borrows the compiler would say that it can be, and refuse it then.
+/// The constant of a `Task` that checks whether its results can be deserialized. It is left out for
+/// types that borrow: for these the compiler would first accept the check, and then give an error.
 pub(crate) fn read_back(return_type: &Type) -> Option<TokenStream> {
     let is_asked = !matches!(return_type, Type::Verbatim(_)) && !fallback::has_lifetime(return_type);
     is_asked.then(|| quote!(const READ_BACK: __queue::Option<__queue::ReadBack> = __queue::Has::<#return_type>::READ_BACK;))
 }
 
-/// The statement that notes whether a task commits its effects with its ending.
+/// The statement that sets whether a task commits its effects with its ending.
 pub(crate) fn commits(return_type: &Type) -> Option<TokenStream> {
     (!fallback::has_lifetime(return_type)).then(|| quote!(__queue_def.commits = __queue::Has::<#return_type>::COMMITS;))
 }
 
-/// The expansion; `inherent` goes inside, where it sees the same names. They begin with two
-/// underscores: a task or a default of the user's may be called `run` or `needs`, and items have no
-/// hygiene.
+/// The expansion. `inherent` goes inside, where it has access to the same names. They begin with
+/// two underscores, because items have no hygiene: a task or a default of the user may be called
+/// `run` or `needs`.
 pub(crate) fn expand(task: &Definition<'_>, inherent: &TokenStream) -> TokenStream {
     let core = task.options.krate();
     let (name, task_name, return_type) = (task.name, &task.task_name, task.return_type);

@@ -1,5 +1,5 @@
-//! What stands in for a task with a mistake: enough of it that those who use the task are not told
-//! of it too.
+//! The replacement for a task with a mistake. It is complete enough that code that uses the task
+//! gives no further errors.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
@@ -10,12 +10,12 @@ use crate::{
     params::{last_segment, looks_injected},
 };
 
-/// The function itself, and a task of its name that is never run.
+/// The function itself, and a task with its name that is never run.
 pub(crate) fn of_function(function: &ItemFn, options: &Options) -> TokenStream {
     let signature = &function.sig;
     if signature.inputs.iter().any(|argument| matches!(argument, FnArg::Receiver(_))) {
-        // Whether this is a method or a free function cannot be seen: one of the two would be told
-        // of its `self` again.
+        // The tokens do not show whether this is a method or a free function. In one of the two
+        // cases the compiler would report its `self` again.
         return TokenStream::new();
     }
     let core = options.krate();
@@ -52,9 +52,9 @@ pub(crate) fn of_function(function: &ItemFn, options: &Options) -> TokenStream {
     }
 }
 
-/// A `Context` of another crate is often a trait, or not `Send`: the compiler would tell that too.
-/// It was told already, so the function gets the type that it should have had, and the import stays
-/// in use.
+/// A `Context` of another crate is often a trait, or not `Send`, which the compiler would report as
+/// well. The mistake is already reported, so the function gets the correct type, and the import
+/// stays in use.
 fn without_foreign_context(function: &ItemFn, core: &TokenStream) -> (ItemFn, Option<TokenStream>) {
     let (mut function, mut import) = (function.clone(), None);
     for argument in &mut function.sig.inputs {
@@ -73,7 +73,7 @@ fn without_foreign_context(function: &ItemFn, core: &TokenStream) -> (ItemFn, Op
     (function, import)
 }
 
-/// A task of the struct's name that is never run.
+/// A task with the name of the struct that is never run.
 pub(crate) fn of_struct(name: &Ident, generics: &Generics, core: &TokenStream) -> TokenStream {
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     let task = generics.params.is_empty().then(|| task(name, &parse_quote!(()), core));
@@ -109,7 +109,7 @@ fn task(name: &Ident, output: &Type, core: &TokenStream) -> TokenStream {
     }
 }
 
-/// Whether a reference without `'static` stands in the type.
+/// Whether the type contains a reference without `'static`.
 pub(crate) fn borrows(ty: &Type) -> bool {
     struct Borrows(bool);
     impl<'a> Visit<'a> for Borrows {
@@ -122,7 +122,7 @@ pub(crate) fn borrows(ty: &Type) -> bool {
     borrows.0
 }
 
-/// Whether a lifetime or a reference stands in the type.
+/// Whether the type contains a lifetime or a reference.
 pub(crate) fn has_lifetime(ty: &Type) -> bool {
     struct Finds(bool);
     impl<'a> Visit<'a> for Finds {

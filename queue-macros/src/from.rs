@@ -1,5 +1,5 @@
-//! What the options of `#[subscribe(...)]` have besides those of tasks: where a subscription
-//! begins, and what they do not have.
+//! The differences between the options of `#[subscribe(...)]` and those of tasks: the start of a
+//! subscription, and the options that it does not have.
 
 use std::time::UNIX_EPOCH;
 
@@ -12,7 +12,7 @@ use syn::{
 
 use crate::options::Options;
 
-/// Where a subscription begins.
+/// The start of a subscription.
 #[derive(Clone, Copy)]
 pub(crate) enum From {
     Now,
@@ -21,7 +21,7 @@ pub(crate) enum From {
     AtMs(i64),
 }
 
-/// What the publisher of an event decides, or what an event does not have.
+/// Options that the publisher of an event sets, or that an event does not have.
 const NOT_OF_SUBSCRIPTIONS: [(&str, &str); 7] = [
     ("queue", "the queue of a subscription is its name and the topic of its event; leave it out"),
     ("alias", "the type of the event has the name; leave it out"),
@@ -33,7 +33,7 @@ const NOT_OF_SUBSCRIPTIONS: [(&str, &str); 7] = [
 ];
 
 impl Options {
-    /// Reads what stands between the parentheses of `#[subscribe(...)]`.
+    /// Reads the options between the parentheses of `#[subscribe(...)]`.
     pub(crate) fn parse_subscription(tokens: TokenStream) -> Result<Self> {
         let options = (|input: ParseStream| Options::of_subscription().read(input)).parse2(tokens)?;
         let problem = match (&options.name, &options.from) {
@@ -44,7 +44,7 @@ impl Options {
         Err(Error::new(Span::call_site(), problem))
     }
 
-    /// Where a subscription begins, as a value of queue-core.
+    /// The start of a subscription, as a value of queue-core.
     pub(crate) fn begin(&self, core: &TokenStream) -> TokenStream {
         match self.from {
             Some(From::Now) => quote!(#core::broker::Begin::Now),
@@ -55,7 +55,7 @@ impl Options {
 }
 
 impl Options {
-    /// What becomes of events of unknown types, as a value of queue-core.
+    /// The handling of events of unknown types, as a value of queue-core.
     pub(crate) fn unknown(&self, core: &TokenStream) -> TokenStream {
         if self.skips { quote!(#core::broker::Unknown::Skip) } else { quote!(#core::broker::Unknown::Park) }
     }

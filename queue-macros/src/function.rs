@@ -36,8 +36,8 @@ pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
     let parsed = problems.take(Options::parse(options));
     check(&function, parsed.as_ref(), &mut problems);
     function.attrs.retain(|attribute| !attribute.path().is_ident("task"));
-    // Also when something is wrong already: all mistakes are told together, and our attributes have
-    // to come off.
+    // The parameters are also read after an error: all mistakes are reported together, and our
+    // attributes have to be removed.
     let params: Vec<_> = function.sig.inputs.iter_mut().filter_map(|argument| problems.take(Param::of_argument(argument))).collect();
     let options = parsed.unwrap_or_default();
     if let Some(unique) = &options.unique {
@@ -49,7 +49,7 @@ pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
     options.tags.check_params(&params, &mut problems);
     crate::limit::check(&options.limits, options.task_name(&function.sig.ident).ok().as_deref(), &params, &mut problems);
     let written = function.sig.inputs.len();
-    // Of a parameter that has a mistake of its own nobody knows whether its value is missing.
+    // If a parameter has a mistake, it is unknown whether its value is missing.
     if params.len() == written {
         options.schedules.iter().for_each(|schedule| schedule.check(&params, &mut problems));
     }
@@ -60,7 +60,7 @@ pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
         return quote!(#rest #error);
     };
     if matches!(&function.sig.output, ReturnType::Type(_, ty) if fallback::borrows(ty)) {
-        // A task has nothing to borrow from, which the compiler tells of the function itself.
+        // A task cannot borrow, and the compiler reports that for the function itself.
         return fallback::of_function(&function, &options);
     }
     let task = task(&function, name, &options, &params);
@@ -71,8 +71,8 @@ pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
     }
 }
 
-/// The function alone, and the error: a type beside it has no place in an `impl` or a trait, and
-/// would be five more errors.
+/// The function without a task, and the error. An `impl` or a trait cannot contain a type, which
+/// would give five more errors.
 fn misplaced(mut function: ItemFn, place: &str) -> TokenStream {
     for argument in &mut function.sig.inputs {
         drop(Param::of_argument(argument));
@@ -112,10 +112,10 @@ fn task(function: &ItemFn, task_name: String, options: &Options, params: &[Param
         return_type: &return_type,
         blocking: options.blocking.is_some(),
         fields: None,
-        // The place of the name: a future that is not `Send` is told there.
+        // The span of the name: the compiler reports there that a future is not `Send`.
         run: &|values| {
-            // Only the path is placed there: a name from outside a `macro_rules!` would not see the
-            // `call`.
+            // Only the path has this span. A name from outside a `macro_rules!` would have no
+            // access to `__queue_call`.
             let (call, wanted) = (quote!(#name(#(#values),*)), quote!(__queue_call.wants_result.clone()));
             match options.blocking {
                 Some(_) => quote!(__queue::end::<#name>(#call, &__queue_call.wants_result)),
@@ -153,8 +153,7 @@ pub(crate) fn attributes<'a>(function: &'a ItemFn, name: &str) -> Vec<&'a Attrib
     function.attrs.iter().filter(|attribute| attribute.path().is_ident(name)).collect()
 }
 
-/// `options` is `None` when they are wrong: then nobody knows whether the function was meant to
-/// block.
+/// `options` is `None` if they have mistakes. Then it is unknown whether the function is blocking.
 pub(crate) fn check(function: &ItemFn, options: Option<&Options>, problems: &mut Problems) {
     let signature = &function.sig;
     match (&signature.asyncness, options.map(|options| options.blocking)) {
@@ -192,7 +191,7 @@ mod tests {
         expand(options.parse().unwrap(), &item.parse().unwrap()).to_string()
     }
 
-    /// How many errors it has, and the expansion.
+    /// The number of its errors, and the expansion.
     fn problems(options: &str, item: &str) -> (usize, String) {
         let text = expanded(options, item);
         (text.matches("compile_error").count(), text)

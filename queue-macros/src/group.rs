@@ -1,4 +1,4 @@
-//! The option `group` of `#[task(...)]`: which parameter names the group of a job, and what holds
+//! The option `group` of `#[task(...)]`: the parameter that names the group of a job, and the rules
 //! for all groups of the queue.
 
 use proc_macro2::{Span, TokenStream};
@@ -17,7 +17,7 @@ use crate::{
 
 const KNOWN: [&str; 4] = ["by", "cap", "max_size", "order"];
 
-/// What other systems call the same thing.
+/// The names of these options in other systems.
 const ELSEWHERE: [(&str, &str); 8] = [
     ("name", "by"),
     ("key", "by"),
@@ -38,7 +38,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Reads what stands behind `group`.
+    /// Reads the option after `group`.
     pub(crate) fn parse(key: &Ident, input: ParseStream) -> Result<Self> {
         let mut group = Group { by: None, cap: None, max_size: None, order: None };
         if input.peek(syn::token::Paren) {
@@ -51,7 +51,7 @@ impl Group {
         Ok(group)
     }
 
-    /// `ordered` of a subscription, which may have a `group(..)` as well.
+    /// `ordered` of a subscription, which may also have a `group(..)`.
     pub(crate) fn ordered(key: &Ident, group: Option<Self>) -> Result<Self> {
         let group = group.unwrap_or(Group { by: None, cap: None, max_size: None, order: None });
         if group.cap.is_some() || group.order.is_some() {
@@ -60,7 +60,7 @@ impl Group {
         Ok(Group { order: Some(Ident::new("Ordered", key.span())), ..group })
     }
 
-    /// `group(..)` of a subscription: the publisher says which group an event has.
+    /// `group(..)` of a subscription. The publisher sets the group of an event.
     pub(crate) fn of_subscription(key: &Ident, input: ParseStream, before: Option<&Self>) -> Result<Self> {
         let group = Self::parse(key, input)?;
         if group.by.is_some() || group.max_size.is_some() {
@@ -121,7 +121,7 @@ impl Group {
         }
     }
 
-    /// What does not fit the parameters of the task.
+    /// Reports conflicts with the parameters of the task.
     pub(crate) fn check_params(&self, params: &[Param], problems: &mut Problems) {
         let Some(name) = &self.by else { return };
         match params.iter().find(|param| param.name.unraw() == name.unraw()) {
@@ -136,7 +136,7 @@ impl Group {
         }
     }
 
-    /// An item that asks whether the type of the parameter can name a group.
+    /// An item that checks whether the type of the parameter can name a group.
     pub(crate) fn asks(&self, params: &[Param]) -> Option<TokenStream> {
         self.by.as_ref().and_then(|name| asks(name, params, &quote!(Group)))
     }
@@ -159,12 +159,12 @@ impl Group {
     }
 }
 
-/// An item that asks whether the type of a parameter is a text, a number or a bool, as far as that
-/// can be told of a type.
+/// An item that checks whether the type of a parameter is a text, a number or a bool, as far as the
+/// type shows it.
 pub(crate) fn asks(name: &Ident, params: &[Param], what: &TokenStream) -> Option<TokenStream> {
     let param = params.iter().find(|param| param.name.unraw() == name.unraw())?;
     let ty = &param.ty;
-    // What a function of the user's makes of it is not known.
+    // The value that a function of the user serializes is unknown.
     if !param.is_stored_as_it_is() {
         return None;
     }
@@ -174,7 +174,7 @@ pub(crate) fn asks(name: &Ident, params: &[Param], what: &TokenStream) -> Option
     )
 }
 
-/// The name of a parameter behind a `=`.
+/// The name of a parameter after a `=`.
 fn parameter(key: &Ident, input: ParseStream, wanted: &str) -> Result<Ident> {
     if !input.peek(Token![=]) {
         return Err(Error::new(key.span(), wanted));
@@ -222,8 +222,8 @@ fn unknown(name: &str) -> String {
     }
 }
 
-/// What a type is that is no text, number or bool, as far as its name says, and what is said of it
-/// besides.
+/// The kind of a type that is not a text, a number or a bool, as far as its name shows it, and a
+/// hint for the message.
 pub(crate) fn kind_of(param: &Param) -> Option<(&'static str, &'static str)> {
     if param.is_stored_as_it_is() { kind_of_type(&param.ty) } else { None }
 }

@@ -1,10 +1,10 @@
 //! `#[task]`, `#[derive(Task)]`, `#[subscribe]` and `#[derive(Event)]` of
 //! [queue-core](https://docs.rs/queue-core), where they are documented and re-exported. The
-//! glossary in `docs/README.md` of the repository says what the words mean.
+//! glossary in `docs/README.md` of the repository defines the terms.
 //!
-//! Each mistake is told once, at the token that has to change: the macros check what can be seen in
-//! the syntax, and route every requirement on a type through exactly one expression that carries
-//! the span of that type.
+//! Each mistake is reported once, at the token that has to change. The macros check the syntax
+//! directly. They route every requirement on a type through exactly one expression with the span of
+//! that type.
 
 mod derive;
 mod event;
@@ -46,13 +46,13 @@ pub fn derive_event(item: TokenStream) -> TokenStream {
     checked(&[&item], || event::expand(item.clone().into()))
 }
 
-/// Turns a function into one of a subscription. See `queue_core::subscribe`.
+/// Turns a function into a handler of a subscription. See `queue_core::subscribe`.
 #[proc_macro_attribute]
 pub fn subscribe(options: TokenStream, item: TokenStream) -> TokenStream {
     checked(&[&options, &item], || subscribe::expand(options.clone().into(), &item.clone().into()))
 }
 
-/// The expansion, unless a name of the input could be one of the expansion.
+/// The expansion, or an error if a name in the input is reserved for the expansion.
 fn checked(input: &[&TokenStream], expand: impl FnOnce() -> proc_macro2::TokenStream) -> TokenStream {
     let reserved = input.iter().find_map(|tokens| names::reserved(&TokenStream::clone(tokens).into()));
     reserved.map_or_else(expand, syn::Error::into_compile_error).into()

@@ -1,5 +1,5 @@
-//! The option `limit` of `#[task(...)]`: how many jobs that share something run at once, and how
-//! many start in a time.
+//! The option `limit` of `#[task(...)]`: the maximum number of jobs with the same key that run at
+//! once, and that start in a period.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
 
 const KNOWN: [&str; 6] = ["name", "by", "group", "concurrency", "rate", "burst"];
 
-/// What other systems call the same thing.
+/// The names of these options in other systems.
 const ELSEWHERE: [(&str, &str); 9] = [
     ("key", "by"),
     ("keys", "by"),
@@ -30,10 +30,10 @@ const ELSEWHERE: [(&str, &str); 9] = [
     ("period", "rate"),
 ];
 
-/// Most limits of one task, here and in queue-core.
+/// The maximum number of limits of one task, as in queue-core.
 const LIMITS: usize = 8;
 
-/// The largest burst, here and in queue-core.
+/// The largest burst, as in queue-core.
 const BURST: u32 = 1_000_000;
 
 /// `limit(...)`, as it is written.
@@ -48,7 +48,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// Reads what stands behind `limit`.
+    /// Reads the option after `limit`.
     pub(crate) fn parse(key: &Ident, input: ParseStream) -> Result<Self> {
         if !input.peek(syn::token::Paren) {
             let wanted = "write `limit(concurrency = 2)`, or `limit(name = \"stripe\", by = [account], rate = \"100/1m\", burst = 20)`";
@@ -131,12 +131,12 @@ impl Limit {
         }
     }
 
-    /// Items that ask whether the types of parameters can be part of a key.
+    /// Items that check whether the types of parameters can be part of a key.
     pub(crate) fn asks(&self, params: &[Param]) -> TokenStream {
         asks_of(&self.by, params)
     }
 
-    /// An expression for the `LimitDef`. Without a name it has that of the task.
+    /// An expression for the `LimitDef`. Without a name it has the name of the task.
     pub(crate) fn definition(&self, core: &TokenStream, task_name: &str, params: &[Param]) -> TokenStream {
         let name = self.name.as_ref().map_or(task_name, |(name, _)| name);
         let (by, group) = (self.by.iter().map(|path| path.stored_path(params)), self.group);
@@ -156,7 +156,7 @@ impl Limit {
     }
 }
 
-/// What does not fit the parameters of the task, or each other.
+/// Reports conflicts with the parameters of the task, and between limits.
 pub(crate) fn check(limits: &[Limit], task: Option<&str>, params: &[Param], problems: &mut Problems) {
     let mut names: Vec<&str> = Vec::new();
     for (n, limit) in limits.iter().enumerate() {
@@ -179,7 +179,7 @@ fn number(key: &Ident, input: ParseStream, example: &str) -> Result<(u32, Span)>
     Ok((read, number.span()))
 }
 
-/// Starts, and the period in microseconds: what queue-core accepts.
+/// The number of starts, and the period in microseconds, in the range that queue-core accepts.
 fn rate(text: &LitStr) -> Result<(u32, u64)> {
     let written = text.value();
     let refused = |problem: &str| Error::new(text.span(), problem);

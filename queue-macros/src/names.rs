@@ -1,13 +1,13 @@
-//! The names that an expansion binds. All of them begin with [`PREFIX`], and no name that a user
-//! chooses may: so a task, a parameter, a default or a constant in scope can have any other name.
+//! The names that an expansion binds. All of them begin with [`PREFIX`], and names of users must
+//! not. A task, a parameter, a default or a constant in scope can therefore have any other name.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::Error;
 
-/// In any case: locals and functions have it in lower case, constants in upper case.
+/// Upper and lower case: locals and functions have it in lower case, constants in upper case.
 const PREFIX: &str = "__queue";
 
-/// The mistake of a name that begins as those of the expansion do.
+/// The error for a name that begins with [`PREFIX`].
 pub(crate) fn reserved(tokens: &TokenStream) -> Option<Error> {
     tokens.clone().into_iter().find_map(|token| match token {
         TokenTree::Group(group) => reserved(&group.stream()),
@@ -29,7 +29,8 @@ mod tests {
     use super::*;
 
     /// The names that code binds where other code could see them: locals, parameters, free items
-    /// and imports. Associated items are reached by their type only, and fields by their value.
+    /// and imports. Associated items are accessible only through their type, and fields only
+    /// through their value.
     #[derive(Default)]
     struct Bound(BTreeSet<String>);
 

@@ -34,7 +34,7 @@ const KNOWN: [&str; 18] = [
     "crate",
 ];
 
-/// What other systems call the same thing.
+/// The names of these options in other systems.
 const ELSEWHERE: [(&str, &str); 26] = [
     ("age", "aging"),
     ("singleton", "unique"),
@@ -64,10 +64,10 @@ const ELSEWHERE: [(&str, &str); 26] = [
     ("sync", "blocking"),
 ];
 
-/// No time is longer, here and in queue-core.
+/// The longest time, as in queue-core.
 const LONGEST: Duration = Duration::from_secs(36_525 * 24 * 3600);
 
-/// Longest interval of aging, as in queue-core.
+/// The longest interval of aging, as in queue-core.
 const LONGEST_AGING: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// The options as written, checked.
@@ -91,21 +91,21 @@ pub(crate) struct Options {
     pub limits: Vec<Limit>,
     pub tags: Tags,
     krate: Option<Path>,
-    /// Where a subscription begins.
+    /// The start of a subscription.
     pub from: Option<From>,
-    /// Whether events of types that it does not know are passed over.
+    /// Whether events of unknown types are skipped.
     pub skips: bool,
     /// Whether the options are those of `#[subscribe(...)]`.
     subscribes: bool,
 }
 
 impl Options {
-    /// Reads what stands between the parentheses of `#[task(...)]`.
+    /// Reads the options between the parentheses of `#[task(...)]`.
     pub(crate) fn parse(tokens: TokenStream) -> Result<Self> {
         Self::parser.parse2(tokens)
     }
 
-    /// None yet, of `#[subscribe(...)]`.
+    /// Empty options of `#[subscribe(...)]`.
     pub(crate) fn of_subscription() -> Self {
         Options { subscribes: true, ..Options::default() }
     }
@@ -203,7 +203,7 @@ impl Options {
         Ok(())
     }
 
-    /// The name of the task: the one that was given, or that of the function or struct.
+    /// The name of the task: the name in its options, or the name of the function or struct.
     pub(crate) fn task_name(&self, item: &Ident) -> Result<String> {
         let name = match &self.name {
             Some(name) => name.clone(),
@@ -223,7 +223,7 @@ impl Options {
         self.krate.as_ref().map_or_else(|| quote!(::queue_core), |path| quote!(#path))
     }
 
-    /// Items that ask whether the types of parameters are fit for what they are named for.
+    /// Items that check whether the types of parameters are valid for the options that name them.
     pub(crate) fn asks(&self, params: &[Param]) -> TokenStream {
         let group = self.group.as_ref().and_then(|group| group.asks(params));
         let (tags, unique) = (self.tags.asks(params), self.unique.as_ref().map(|unique| unique.asks(params)));
@@ -231,7 +231,7 @@ impl Options {
         quote!(#group #tags #unique #(#limits)*)
     }
 
-    /// Statements that set the fields of a `TaskDef` named `def` to what was given.
+    /// Statements that set the fields of a `TaskDef` named `def` from the options.
     pub(crate) fn assignments(&self, core: &TokenStream, task_name: &str, params: &[Param]) -> TokenStream {
         let time = |duration: Duration| {
             let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
@@ -312,7 +312,7 @@ fn backoff(key: &Ident, input: ParseStream) -> Result<(Option<Duration>, Option<
     Ok((base.map(|(base, _)| base), max.map(|(max, _)| max)))
 }
 
-/// How often jobs rise that wait.
+/// The aging interval of waiting jobs.
 fn interval(text: &LitStr) -> Result<Duration> {
     let every = duration(text, false)?;
     if !(Duration::from_millis(1)..=LONGEST_AGING).contains(&every) {

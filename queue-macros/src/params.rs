@@ -1,4 +1,4 @@
-//! The parameters of a task: which are payload, which are injected, and what a payload may lack.
+//! The parameters of a task: payload parameters, injected parameters, and optional ones.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
@@ -14,25 +14,26 @@ pub(crate) struct Param {
     pub name: Ident,
     pub ty: Type,
     pub kind: Kind,
-    /// What serde reads on it, if it is a field; and its key, if that is not its name.
+    /// If it is a field: its serde attributes, its key, and whether the key has a default by the
+    /// struct.
     field: Option<(serde::Field, String, bool)>,
 }
 
 pub(crate) enum Kind {
-    /// Travels in the payload; must be there.
+    /// Part of the payload, and required.
     Required,
-    /// May be missing: an `Option`, or `#[default]`.
+    /// Optional: an `Option`, or `#[default]`.
     Optional,
-    /// May be missing: `#[default(expression)]`.
+    /// Optional: `#[default(expression)]`.
     Defaulted(Box<Expr>),
-    /// Comes from the worker.
+    /// Provided by the worker.
     Injected,
     /// A field that serde skips, or whose own fields are parameters.
     Nameless,
 }
 
 impl Param {
-    /// Reads a function's parameter and takes our attributes off it.
+    /// Reads a function's parameter and removes our attributes from it.
     pub(crate) fn of_argument(argument: &mut FnArg) -> Result<Self> {
         let argument = match argument {
             FnArg::Typed(argument) => argument,
@@ -43,7 +44,7 @@ impl Param {
                 ));
             }
         };
-        // First, so that they are off it whatever is wrong with the rest.
+        // First, so that the attributes are removed even if there are other mistakes.
         let serde = take_serde(&mut argument.attrs);
         let (default, inject) = take_attributes(&mut argument.attrs)?;
         if let Some(problem) = serde {
@@ -105,7 +106,7 @@ impl Param {
         matches!(self.kind, Kind::Injected)
     }
 
-    /// Why no parameter has its name.
+    /// The reason why no parameter has its name.
     pub(crate) fn no_parameter(&self) -> String {
         match self.kind {
             Kind::Nameless => format!("serde skips or flattens `{}`, and no parameter has its name: name another one", self.name),
@@ -118,19 +119,18 @@ impl Param {
         self.field.as_ref().map_or_else(|| self.name.unraw().to_string(), |(_, key, _)| key.clone())
     }
 
-    /// A constant expression: whether it is an `Option` whose `None` is left out. A function of the
-    /// user's may store `Some(None)`.
+    /// A constant expression: whether it is an `Option` whose `None` is left out. A serialization
+    /// function of the user may store `Some(None)`.
     fn is_option(&self) -> TokenStream {
         let ty = &self.ty;
         let has = quote_spanned!(ty.span()=> __queue::Has::<#ty>);
         quote!((#has::OPTION && !#has::NESTED))
     }
 
-    /// Constant expressions: whether it has to be there, and whether it is left out when it is
-    /// `None`.
+    /// Constant expressions: whether it is required, and whether it is left out when it is `None`.
     fn presence(&self) -> (TokenStream, TokenStream) {
         let option = self.is_option();
-        // What is missing is what the default says.
+        // A missing value gets the default.
         let (by_serde, by_another) = match &self.field {
             Some((field, _, container)) => (field.default || *container, field.own_default || *container && !field.default),
             None => (false, false),
@@ -144,8 +144,8 @@ impl Param {
         }
     }
 
-    /// Whether a schedule may have to give it: its type may be an `Option` by another name, which
-    /// [`is_required`](Self::is_required) knows.
+    /// Whether a schedule may have to provide it. Its type may be an alias of `Option`, which only
+    /// [`is_required`](Self::is_required) detects.
     pub(crate) fn may_be_required(&self) -> bool {
         let has_default = self.field.as_ref().is_some_and(|(field, _, container)| field.default || *container);
         matches!(self.kind, Kind::Required) && !has_default
@@ -156,13 +156,13 @@ impl Param {
         self.presence().0
     }
 
-    /// Whether a schedule can give it.
+    /// Whether a schedule can provide it.
     pub(crate) fn is_written(&self) -> bool {
         self.is_payload() || self.field.as_ref().is_some_and(|(field, ..)| field.flat)
     }
 
-    /// The one item through which everything that we need of its type goes, so that a type that
-    /// lacks it is told once.
+    /// All trait bounds on a parameter go through this item, so a missing bound gives one compiler
+    /// error.
     pub(crate) fn access(&self, index: usize) -> (Ident, TokenStream) {
         let ty = &self.ty;
         let (access, constant) = match self.kind {
@@ -189,13 +189,13 @@ impl Param {
         (constant, item)
     }
 
-    /// Whether its type is asked for being stored: of a field that serde derives by functions of
-    /// the user's it is not.
+    /// Whether the expansion checks that its type can be stored. It does not for a field that serde
+    /// handles with functions of the user.
     pub(crate) fn is_stored_as_it_is(&self) -> bool {
         self.field.as_ref().is_none_or(|(field, ..)| !field.nameless && !field.writes && !field.reads)
     }
 
-    /// The field of the struct for which serde derives, and the functions that it goes through.
+    /// The field of the struct for which serde derives, and the functions that serde calls for it.
     pub(crate) fn field(&self, index: usize) -> (TokenStream, TokenStream) {
         let (name, ty) = (&self.name, &self.ty);
         let Some((field, ..)) = &self.field else { return Default::default() };
@@ -228,19 +228,20 @@ impl Param {
         (quote!(#(#attributes)* #[serde(serialize_with = #writes, deserialize_with = #reads)] #default #name: #ty,), item)
     }
 
-    /// Whether a missing one is what `Default` of its type says, and serde does not know that.
+    /// Whether a missing value gets the `Default` of its type although the serde attributes do not
+    /// set that.
     fn adds_serde_default(&self) -> bool {
         let is_option = last_segment(&self.ty).is_some_and(|segment| segment.ident == "Option");
         self.field.as_ref().is_some_and(|(field, _, container)| !(field.default || is_option && *container))
     }
 
-    /// An item that does not compile if serde may leave the field out and could not read it back
-    /// then.
+    /// An item that does not compile if serde may leave out the field and then cannot deserialize
+    /// the payload.
     fn missing(&self) -> Option<TokenStream> {
         let field = &self.field.as_ref()?.0;
         let word = field.unwritten.as_ref()?;
         let is_readable = match self.kind {
-            // Its default is ours.
+            // Its default comes from the expansion.
             Kind::Optional => return None,
             _ if field.alias || field.nameless && field.reads => quote!(false),
             _ => self.is_option(),
@@ -249,23 +250,23 @@ impl Param {
         Some(quote_spanned!(word.span()=> const _: () = if !#is_readable { ::core::panic!(#problem) };))
     }
 
-    /// What a reader takes for `None` where it is missing, if it is an `Option` under another name:
-    /// serde asks the function that reads it for no default. One with an alias is not: it may be
-    /// there under that.
+    /// The value for a missing `None` of an `Option` under an alias. serde does not use a default
+    /// if a function deserializes the field. A field with an alias is left out: its value may be
+    /// stored under the alias.
     fn nil(&self) -> Option<TokenStream> {
         let (field, key, container) = self.field.as_ref()?;
         let (option, is_open) = (self.is_option(), matches!(self.kind, Kind::Required) && !field.default && !field.alias && !container);
         is_open.then(|| quote!((#key, #option)))
     }
 
-    /// A constant expression: whether a worker can give it. `None` for payload.
+    /// A constant expression: whether a worker can provide it. `None` for payload.
     pub(crate) fn is_given(&self) -> Option<TokenStream> {
         let ty = &self.ty;
         self.is_injected().then(|| quote_spanned!(ty.span()=> __queue::Has::<#ty>::INJECT))
     }
 
-    /// An expression that gives its value, in a function that has `payload` and `context` and
-    /// returns a `Result`.
+    /// An expression with its value, in a function that has `payload` and `context` and returns a
+    /// `Result`.
     pub(crate) fn value(&self, index: usize, access: &Ident) -> TokenStream {
         let key = self.key();
         match &self.kind {
@@ -278,8 +279,8 @@ impl Param {
         }
     }
 
-    /// The function that gives its default: one of its own, so that the expression sees nothing of
-    /// ours.
+    /// The function that returns its default. It is a separate function, so that the expression has
+    /// no access to our names.
     pub(crate) fn default_item(&self, index: usize) -> Option<TokenStream> {
         let (function, ty) = (default_name(index), &self.ty);
         let value = match &self.kind {
@@ -302,12 +303,12 @@ pub(crate) fn key_of(name: &Ident, params: &[Param]) -> String {
     params.iter().find(|param| param.name.unraw() == name.unraw()).map_or_else(|| name.unraw().to_string(), Param::key)
 }
 
-/// The items of a struct whose fields are the payload: the struct for which serde derives, and its
+/// The items for a struct whose fields are the payload: the struct for which serde derives, and its
 /// implementation of `Fields`.
 pub(crate) fn fields(of: &Ident, params: &[Param], container: &serde::Container, role: &TokenStream, core: &TokenStream) -> TokenStream {
     let attributes = &container.attributes;
-    // In the order in which they are stored; flattened ones keep theirs, as each takes what the
-    // ones before it have left.
+    // In the order in which they are stored. Flattened fields keep their order, because each takes
+    // the keys that the ones before it have left.
     let mut ordered: Vec<_> = params.iter().enumerate().collect();
     ordered.sort_by_key(|(_, param)| (!param.is_payload(), if param.is_payload() { param.key() } else { String::new() }));
     let (fields, functions): (Vec<_>, Vec<_>) = ordered.into_iter().map(|(index, param)| param.field(index)).unzip();
@@ -318,7 +319,7 @@ pub(crate) fn fields(of: &Ident, params: &[Param], container: &serde::Container,
     let nils = params.iter().filter_map(Param::nil);
     let missing = params.iter().filter_map(Param::missing);
     let remote = of.to_string();
-    // Serde asks for it, and takes that of the struct itself.
+    // serde needs a `Default`. This one calls the `Default` of the struct itself.
     let default = container.default.then(|| {
         quote! {
             impl ::core::default::Default for __QueueFields {
@@ -382,7 +383,7 @@ fn payload_kind(ty: &Type, default: Option<OwnDefault>) -> Kind {
     }
 }
 
-/// What serde reads on a field is not read on a parameter: the way to say it here.
+/// serde attributes have no effect on a parameter. The error has the equivalent option.
 fn take_serde(attributes: &mut Vec<Attribute>) -> Option<Error> {
     let at = attributes.iter().position(|attribute| attribute.path().is_ident("serde"))?;
     let attribute = attributes.remove(at);
@@ -441,14 +442,14 @@ fn take_attributes(attributes: &mut Vec<Attribute>) -> Result<(Option<OwnDefault
     problem.map_or(Ok((default, inject)), Err)
 }
 
-/// `Data<T>` and `JobContext` by their last path segment; whether they are ours is asked by the
-/// expansion.
+/// Whether the last path segment is `Data` or `JobContext`. The expansion checks whether the type
+/// is ours.
 pub(crate) fn looks_injected(ty: &Type) -> bool {
     last_segment(ty).is_some_and(|segment| segment.ident == "Data" || segment.ident == "JobContext")
 }
 
-/// What cannot be ours by its looks. It is told here since such a type is often not `Send` either,
-/// which would be told too.
+/// The error for a type that cannot be ours, by its syntax. It is reported here because such a type
+/// is often also not `Send`, which would give a second error.
 fn foreign(ty: &Type) -> Option<Error> {
     let segment = last_segment(ty)?;
     let has_lifetime = match &segment.arguments {
@@ -475,7 +476,7 @@ pub(crate) fn last_segment(ty: &Type) -> Option<&PathSegment> {
     }
 }
 
-/// What no payload can be, wherever it stands in the type.
+/// The error for a type that cannot be part of a payload, at any depth of the type.
 fn check_payload_type(ty: &Type) -> Result<()> {
     struct Check(Option<Error>);
     impl<'a> Visit<'a> for Check {
@@ -508,7 +509,7 @@ fn check_payload_type(ty: &Type) -> Result<()> {
     check.0.map_or(Ok(()), Err)
 }
 
-/// A type as people write it.
+/// A type in the usual notation.
 pub(crate) fn shown(ty: &Type) -> String {
     let mut text = ty.to_token_stream().to_string();
     for (wide, narrow) in [

@@ -1,18 +1,18 @@
-//! Whether a function stands in an `impl` or in a trait. Its tokens do not say that, so the file is
-//! read. That is done only for a task that is indented, and only to tell the mistake: if the file
-//! cannot be read, the compiler tells it in words of its own.
+//! Whether a function is in an `impl` or in a trait. Its tokens do not show that, so the source
+//! file is read. This is done only for a task that is indented, and only for the error message. If
+//! the file cannot be read, the compiler reports the mistake.
 
 use quote::ToTokens;
 use syn::{Attribute, FnArg, ImplItemFn, Signature, TraitItemFn, visit::Visit};
 
-/// Where the function of this signature stands, if not among free functions.
+/// The place of the function with this signature, if it is not a free function.
 pub(crate) fn of(signature: &Signature) -> Option<&'static str> {
-    // A `self` is told of by itself, wherever it is.
+    // A `self` has its own error in every place.
     if !proc_macro::is_available() || signature.inputs.iter().any(|argument| matches!(argument, FnArg::Receiver(_))) {
         return None;
     }
     let span = proc_macro::Span::call_site();
-    // Nothing that begins a line stands in something else.
+    // A function at the start of a line is a free function.
     if span.column() == 1 {
         return None;
     }
@@ -44,7 +44,7 @@ impl<'a> Visit<'a> for Search<'_> {
         if self.is(&function.attrs, &function.sig) {
             self.found = Some("`impl`");
         }
-        // A function may have an `impl` in its body.
+        // The body of a function may contain an `impl`.
         syn::visit::visit_impl_item_fn(self, function);
     }
 

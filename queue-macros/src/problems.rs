@@ -1,4 +1,4 @@
-//! The mistakes of one task, told together.
+//! The mistakes of one task, which are reported together.
 
 use proc_macro2::Span;
 use syn::{Error, Result};
@@ -8,12 +8,12 @@ use syn::{Error, Result};
 pub(crate) struct Problems(Option<Error>);
 
 impl Problems {
-    /// Notes one.
+    /// Adds a mistake.
     pub(crate) fn add(&mut self, span: Span, message: impl std::fmt::Display) {
         self.error(Error::new(span, message));
     }
 
-    /// Notes one.
+    /// Adds a mistake.
     pub(crate) fn error(&mut self, error: Error) {
         match &mut self.0 {
             Some(all) => all.combine(error),
@@ -21,12 +21,12 @@ impl Problems {
         }
     }
 
-    /// The value, or a note of why there is none.
+    /// Returns the value, or adds the error.
     pub(crate) fn take<T>(&mut self, result: Result<T>) -> Option<T> {
         result.map_err(|error| self.error(error)).ok()
     }
 
-    /// All of them.
+    /// Returns all mistakes as one error.
     pub(crate) fn finish(&self) -> Result<()> {
         self.0.clone().map_or(Ok(()), Err)
     }

@@ -1,5 +1,5 @@
-//! `schedule(..)` among the options of a task: when it ticks, and the parameters of its jobs.
-//! Everything but the time zone is checked here; the worker knows the zones.
+//! `schedule(..)` in the options of a task: its times, and the parameters of its jobs. Everything
+//! except the time zone is checked here. The worker checks the time zone.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Reads what stands behind `schedule`.
+    /// Reads the option after `schedule`.
     pub(crate) fn parse(key: &Ident, input: ParseStream) -> Result<Self> {
         if !input.peek(syn::token::Paren) {
             return Err(Error::new(
@@ -160,7 +160,7 @@ impl Schedule {
             params.iter().enumerate().find(is_named).map(|(index, param)| (index, param, expression))
         });
         let writes = match task.fields {
-            // As serde derives it of the struct itself.
+            // As serde derives it for the struct itself.
             Some(container) => {
                 let (attributes, of) = (&container.attributes, task.name);
                 let (fields, values): (Vec<_>, Vec<_>) =

@@ -1,10 +1,10 @@
-//! The attributes of serde on a payload struct and its fields. They are passed on to what serde
-//! derives; what is read of them here is only what the definition of the task says: the names of
-//! the parameters, and which must be there.
+//! The serde attributes on a payload struct and its fields. They are passed on to the struct for
+//! which serde derives. This module reads only the parts that the definition of the task needs: the
+//! names of the parameters, and which are required.
 
 use syn::{Attribute, Error, Expr, Ident, LitStr, Result, Token, ext::IdentExt, meta::ParseNestedMeta};
 
-/// What serde reads on a struct.
+/// The serde attributes of a struct.
 #[derive(Default)]
 pub(crate) struct Container {
     pub attributes: Vec<Attribute>,
@@ -12,7 +12,7 @@ pub(crate) struct Container {
     pub default: bool,
 }
 
-/// What serde reads on a field.
+/// The serde attributes of a field.
 #[derive(Default)]
 pub(crate) struct Field {
     pub attributes: Vec<Attribute>,
@@ -21,13 +21,13 @@ pub(crate) struct Field {
     pub nameless: bool,
     /// Whether its own fields are parameters.
     pub flat: bool,
-    /// Which half serde derives by a function of the user's.
+    /// Whether a function of the user serializes it, and whether one deserializes it.
     pub writes: bool,
     pub reads: bool,
     /// Whether it has a default, and whether that is `Default::default()`.
     pub default: bool,
     pub own_default: bool,
-    /// Whether it is read under other names, too.
+    /// Whether it has aliases for deserialization.
     pub alias: bool,
     /// `skip_serializing` or `skip_serializing_if`, without a default: it may be missing.
     pub unwritten: Option<Ident>,
@@ -38,7 +38,7 @@ fn is_value(meta: &ParseNestedMeta<'_>) -> bool {
     meta.input.peek(Token![=]) || meta.input.peek(syn::token::Paren)
 }
 
-/// Reads over a value.
+/// Skips a value.
 fn skip(meta: &ParseNestedMeta<'_>) -> Result<()> {
     if meta.input.peek(Token![=]) {
         meta.value()?.parse::<Expr>().map(drop)
@@ -49,7 +49,8 @@ fn skip(meta: &ParseNestedMeta<'_>) -> Result<()> {
     }
 }
 
-/// A name: `= "x"`, or the same one for both ways, as what is written has to be read.
+/// A name: `= "x"`, or the same name for serialization and deserialization, because stored values
+/// have to be read.
 fn name(meta: &ParseNestedMeta<'_>) -> Result<LitStr> {
     if meta.input.peek(Token![=]) {
         return meta.value()?.parse();
@@ -95,7 +96,7 @@ impl Container {
         Ok(container)
     }
 
-    /// The name of a field in the payload, and whether it has a default by the struct.
+    /// The name of a field in the payload, and whether the struct provides a default for it.
     pub(crate) fn name(&self, field: &str, of: &Field) -> (String, bool) {
         let renamed = match (&of.rename, &self.rename_all) {
             (Some(name), _) => name.value(),
@@ -138,7 +139,7 @@ impl Field {
                 "a field that is stored must be read, too: write `#[serde(skip)]` to leave it out of the payload",
             ));
         }
-        // With both, it is skipped; a flattened map may be empty.
+        // A skipped field has neither. A flattened map may be empty.
         if is_skipped || field.default || field.nameless && !is_unwritten {
             field.unwritten = None;
         }
@@ -164,7 +165,7 @@ fn by_rule(field: &str, rule: &str) -> String {
         }
         "kebab-case" => field.replace('_', "-"),
         "SCREAMING-KEBAB-CASE" => field.to_ascii_uppercase().replace('_', "-"),
-        // Serde refuses it.
+        // serde reports an error for other rules.
         _ => field.to_owned(),
     }
 }

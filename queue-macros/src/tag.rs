@@ -11,10 +11,10 @@ use crate::{
     unique::unknown_of,
 };
 
-/// Most tags of a job, as in queue-core.
+/// The maximum number of tags of a job, as in queue-core.
 const MOST: usize = 8;
 
-/// Longest name, as in queue-core.
+/// The maximum length of a name, as in queue-core.
 const LONGEST: usize = 64;
 
 /// `tag(order, customer = buyer)`, as it is written: name and parameter of each.
@@ -22,7 +22,7 @@ const LONGEST: usize = 64;
 pub(crate) struct Tags(Vec<(Ident, Ident)>);
 
 impl Tags {
-    /// Reads what stands behind `tag`.
+    /// Reads the option after `tag`.
     pub(crate) fn parse(key: &Ident, input: ParseStream) -> Result<Self> {
         const WANTED: &str = "write `tag(order)`: the names of parameters, or `tag(order = order_id)`";
         if !input.peek(syn::token::Paren) {
@@ -70,12 +70,12 @@ impl Tags {
         Ok(Tags(tags))
     }
 
-    /// What does not fit the parameters of the task.
+    /// Reports conflicts with the parameters of the task.
     pub(crate) fn check_params(&self, params: &[Param], problems: &mut Problems) {
         self.check("the task has no parameter", params, problems);
     }
 
-    /// What does not fit the fields of the event.
+    /// Reports conflicts with the fields of the event.
     pub(crate) fn check_fields(&self, fields: &[Param], problems: &mut Problems) {
         self.check("the event has no field", fields, problems);
     }
@@ -95,7 +95,7 @@ impl Tags {
         }
     }
 
-    /// Items that ask whether the types of the parameters can be values of tags.
+    /// Items that check whether the types of the parameters can be values of tags.
     pub(crate) fn asks(&self, params: &[Param]) -> TokenStream {
         self.0.iter().filter_map(|(_, parameter)| asks(parameter, params, &quote!(Tag))).collect()
     }

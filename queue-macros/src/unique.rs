@@ -1,5 +1,5 @@
-//! The option `unique` of `#[task(...)]`: which parameters make the key of a job, and how it is
-//! held.
+//! The option `unique` of `#[task(...)]`: the parameters of the key of a job, and the conditions
+//! under which the job holds it.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{
 
 const KNOWN: [&str; 5] = ["by", "until", "within", "on_conflict", "payload"];
 
-/// What other systems call the same thing.
+/// The names of these options in other systems.
 const ELSEWHERE: [(&str, &str); 8] = [
     ("args", "by"),
     ("keys", "by"),
@@ -57,7 +57,7 @@ impl By {
 }
 
 impl Unique {
-    /// Reads what stands behind `unique`.
+    /// Reads the option after `unique`.
     pub(crate) fn parse(key: &Ident, input: ParseStream) -> Result<Self> {
         let mut unique = Unique { span: key.span(), by: None, until: None, within: None, on_conflict: None, payload: None };
         if input.peek(Token![=]) {
@@ -111,7 +111,7 @@ impl Unique {
         Ok(())
     }
 
-    /// What contradicts itself.
+    /// Reports contradictions between the values.
     fn check(&self) -> Result<()> {
         let replaces = self.on_conflict.as_ref().is_some_and(|(how, _)| how == "Replace");
         match (&self.within, &self.until, &self.on_conflict, &self.payload) {
@@ -131,7 +131,7 @@ impl Unique {
         }
     }
 
-    /// What does not fit the parameters of the task.
+    /// Reports conflicts with the parameters of the task.
     pub(crate) fn check_params(&self, params: &[Param], problems: &mut Problems) {
         let Some(by) = &self.by else {
             for param in params.iter().filter(|param| param.is_payload()) {
@@ -161,7 +161,7 @@ impl Unique {
         }
     }
 
-    /// Items that ask whether the types of parameters can be part of a key.
+    /// Items that check whether the types of parameters can be part of a key.
     pub(crate) fn asks(&self, params: &[Param]) -> TokenStream {
         match &self.by {
             Some(by) => asks_of(by, params),
@@ -195,14 +195,14 @@ impl Unique {
         }
     }
 
-    /// Statements that check the fields of a key against what was written to `payload`. `local`: a
-    /// parameter's value.
+    /// Statements that check the fields of a key against the values in `payload`. `local` returns
+    /// the value of a parameter.
     pub(crate) fn checks(&self, payload: &Ident, params: &[Param], local: impl Fn(&Ident) -> Option<TokenStream>) -> TokenStream {
         let nested = self.by.iter().flatten().filter(|path| path.0.len() > 1);
         let checks = nested.filter_map(|path| {
             let local = local(&path.0[0])?;
             let (text, fields) = (path.stored_path(params), &path.0[1..]);
-            // A field that is not there is told at its name.
+            // The error for a missing field has the span of its name.
             let span = fields[0].span();
             Some(quote_spanned!(span=> #payload.expects(#text, &#local.#(#fields).*);))
         });
@@ -253,7 +253,8 @@ pub(crate) fn unknown_parameter(name: &Ident, params: &[Param]) -> String {
     unknown_of("the task has no parameter", name, params)
 }
 
-/// The same of what has no parameters, as an event has fields: `lacks` says so.
+/// The same for an item without parameters, such as an event. `lacks` is the beginning of the
+/// message.
 pub(crate) fn unknown_of(lacks: &str, name: &Ident, params: &[Param]) -> String {
     let names: Vec<String> = params.iter().filter(|param| param.is_payload()).map(Param::key).collect();
     let known: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -267,8 +268,8 @@ pub(crate) fn unknown_of(lacks: &str, name: &Ident, params: &[Param]) -> String 
     }
 }
 
-/// Why a parameter of this type cannot be a part of a key, as far as its name says. A set that is
-/// the whole parameter is stored sorted.
+/// Why a parameter of this type cannot be part of a key, as far as its name shows it. A `HashSet`
+/// as the whole parameter is stored sorted, so it can be.
 pub(crate) fn no_key(ty: &Type) -> Option<&'static str> {
     let elements = set_in(ty).and_then(|set| match &set.arguments {
         PathArguments::AngleBracketed(arguments) => arguments.args.first(),
@@ -280,7 +281,7 @@ pub(crate) fn no_key(ty: &Type) -> Option<&'static str> {
     }
 }
 
-/// The `HashSet` that the whole parameter is, by its name.
+/// The `HashSet` type, if its name shows that the whole parameter is one.
 fn set_in(ty: &Type) -> Option<&PathSegment> {
     let segment = last_segment(ty)?;
     match (&segment.arguments, segment.ident == "Option") {
@@ -299,8 +300,8 @@ pub(crate) fn asks_of(by: &[By], params: &[Param]) -> TokenStream {
     whole.filter_map(|name| asks(name, params.iter().find(|param| param.name.unraw() == name.unraw())?)).collect()
 }
 
-/// An item that does not compile if a parameter is part of a key and a set of another crate, which
-/// is not sorted.
+/// An item that does not compile if a part of the key is a set type of another crate, which is not
+/// sorted.
 fn asks(name: &Ident, param: &Param) -> Option<TokenStream> {
     let ty = &param.ty;
     let problem = format!("`{}` is a set without an order, which cannot be part of a key: take `std::collections::HashSet`", param.name);

@@ -1,5 +1,5 @@
-//! What the adapters of database libraries share, those in other packages included: the SQL, and
-//! what its answers mean. It is no part of the public interface.
+//! The common code of the adapters of database libraries, including those in other packages: the
+//! SQL, and the evaluation of its results. It is not part of the public interface.
 
 use std::sync::Once;
 
@@ -10,11 +10,11 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Rows and bytes of one INSERT of many, at most.
+/// The maximum number of rows and bytes in one INSERT of several rows.
 const ROWS: usize = 1000;
 const BYTES: usize = 4 << 20;
 
-/// What one statement inserts of these rows, and the next, and so on.
+/// Splits these rows into the rows of each statement.
 pub fn pieces(mut rows: &[Prepared]) -> Vec<&[Prepared]> {
     let mut pieces = Vec::new();
     while !rows.is_empty() {
@@ -30,18 +30,19 @@ pub fn pieces(mut rows: &[Prepared]) -> Vec<&[Prepared]> {
     pieces
 }
 
-/// Selects in PostgreSQL what [`why_not`] takes.
+/// Selects in PostgreSQL the values for [`why_not`].
 pub fn why_not_sql(outbox: &Outbox) -> String {
     format!("SELECT id, version, full_queues FROM {}.queue_database", outbox.schema())
 }
 
-/// Why no row was inserted for jobs of these queues.
+/// The reason why no row was inserted for jobs of these queues.
 pub fn why_not(outbox: &Outbox, id: &[u8], version: i32, full: &[String], queues: &[&str]) -> Error {
     let queue = queues.iter().find(|queue| full.iter().any(|full| full == *queue)).or(queues.first());
     outbox.why_not(id, version, queue.copied().unwrap_or_default())
 }
 
-/// Selects in PostgreSQL the number of a transaction that has just begun, and makes it durable.
+/// Selects in PostgreSQL the number of a transaction that has just begun. Sets the transaction to
+/// commit durably.
 pub fn begun_sql(outbox: &Outbox) -> String {
     let synced = match outbox.may_lose_effects() {
         true => "",
@@ -50,10 +51,10 @@ pub fn begun_sql(outbox: &Outbox) -> String {
     format!("SELECT pg_current_xact_id()::text{synced}")
 }
 
-/// The least value of `PRAGMA synchronous` at which SQLite keeps a commit: `FULL`.
+/// The lowest value of `PRAGMA synchronous` at which SQLite keeps a commit: `FULL`.
 const FULL: i64 = 2;
 
-/// Refuses a connection of SQLite with this `PRAGMA main.synchronous`.
+/// Returns an error for a SQLite connection with this `PRAGMA main.synchronous`.
 ///
 /// # Errors
 /// [`Error::Synchronous`].
@@ -61,7 +62,7 @@ pub fn check_synchronous(outbox: &Outbox, found: i64) -> Result<()> {
     if found < FULL && !outbox.may_lose_effects() { Err(Error::Synchronous { found }) } else { Ok(()) }
 }
 
-/// Selects the version of SQLite that is linked in, which [`warn_of_wal_reset_bug`] takes.
+/// Selects the version of the linked SQLite, for [`warn_of_wal_reset_bug`].
 pub const VERSION_SQL: &str = "SELECT sqlite_version()";
 
 /// Logs one warning if this version of SQLite has the [WAL-reset
@@ -75,22 +76,23 @@ pub fn warn_of_wal_reset_bug(version: &str) {
     }
 }
 
-/// Whether this SQLite can corrupt a file that several connections write to.
+/// Whether this version of SQLite can corrupt a file that several connections write to.
 fn has_wal_reset_bug(version: &str) -> bool {
     let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
     let mut next = || numbers.next().unwrap_or(0_u32);
     !matches!((next(), next(), next()), (3, 44, 6..) | (3, 50, 7..) | (3, 51, 3..) | (3, 52.., _) | (4.., _, _))
 }
 
-/// Selects name and file of a database that is attached in SQLite.
+/// Selects name and file of the attached databases in SQLite.
 pub const ATTACHED_SQL: &str = "SELECT name, file FROM pragma_database_list WHERE name NOT IN ('main', 'temp') AND file <> ''";
 
-/// Stores the ending of a job, as the last statement of its transaction. The six parameters: the
-/// identity of the database, [`VERSION`], the number of the transaction (in SQLite none), the key,
-/// the ending, and the ending of the round before. No row: see [`Committing::why_not`].
+/// Stores the ending of a job, as the last statement of its transaction. It has six parameters: the
+/// identity of the database, [`VERSION`], the number of the transaction (NULL in SQLite), the key,
+/// the ending, and the ending of the round before. If it changes no row, see
+/// [`Committing::why_not`].
 pub fn commit_sql(outbox: &Outbox, committing: &Committing<'_>) -> String {
     let schema = outbox.schema();
-    // The row of the round before is replaced, by one run alone.
+    // Only one run can replace the row of the round before.
     match (outbox.dialect(), committing.before()) {
         (Dialect::Postgres, None) => format!(
             "INSERT INTO {schema}.queue_effects (job, ending) SELECT $4::bytea, $5::bytea FROM {schema}.queue_database d \
@@ -113,7 +115,7 @@ pub fn commit_sql(outbox: &Outbox, committing: &Committing<'_>) -> String {
     }
 }
 
-/// Selects what [`Committing::why_not`] takes.
+/// Selects the values for [`Committing::why_not`].
 pub fn why_no_commit_sql(outbox: &Outbox) -> String {
     let number = match outbox.dialect() {
         Dialect::Postgres => "pg_current_xact_id()::text",
@@ -133,13 +135,13 @@ impl Committing<'_> {
         self.completion.before()
     }
 
-    /// The ending, as it is stored.
+    /// The encoded ending.
     pub fn ending(&self) -> &[u8] {
         &self.encoded
     }
 
-    /// Why no row was inserted or replaced, in a transaction that had the number `begun` and has
-    /// the number `now`.
+    /// The reason why no row was inserted or replaced. The transaction had the number `begun` at
+    /// its begin, and now has the number `now`.
     pub fn why_not(&self, outbox: &Outbox, id: &[u8], version: i32, begun: Option<&str>, now: Option<&str>) -> Error {
         if id != outbox.database() {
             Error::OtherDatabase
@@ -153,14 +155,14 @@ impl Committing<'_> {
     }
 }
 
-/// The table of the database has no row.
+/// The error if the table `queue_database` has no row.
 pub fn no_row(dialect: Dialect) -> Error {
     let hidden =
         if dialect == Dialect::Postgres { ", or row-level security hides it: disable it for the tables of the outbox" } else { "" };
     no_tables(dialect, format!("queue_database has no row{hidden}"))
 }
 
-/// A table is missing, as the database says.
+/// The error if a table is missing, with the message of the database.
 pub fn no_tables(dialect: Dialect, problem: impl Into<String>) -> Error {
     Error::NoTables { dialect: dialect.name(), problem: problem.into() }
 }

@@ -1,4 +1,5 @@
-//! Wakes the relays of this process. They are found by the identity of their database.
+//! Notifications that wake the relays of this process. They are found by the identity of their
+//! database.
 
 use std::{
     collections::HashMap,
@@ -7,8 +8,8 @@ use std::{
 
 use tokio::sync::watch;
 
-/// That of a database. Each of its relays has a receiver, so that one without the lease does not
-/// keep the call from the one that has it.
+/// The notification for a database. Each of its relays has a receiver, because only the relay with
+/// the lease can act on it.
 pub(crate) type Bell = watch::Sender<()>;
 
 pub(crate) fn of(database: &[u8]) -> Arc<Bell> {

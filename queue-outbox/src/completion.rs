@@ -31,14 +31,14 @@ use crate::{
     store::{LEASE, Store},
 };
 
-/// A row is kept for so long at least. A run that has lasted for longer has lost its lease.
+/// The minimum time for which a row is kept. A run that takes longer has lost its lease.
 pub(crate) const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How often a relay looks for endings to remove, with jitter.
+/// The interval at which a relay searches for endings to remove, with jitter.
 const CLEAN: Duration = Duration::from_secs(60);
 
-/// Rows that are looked at together by the cleanup, and questions to the broker that are under way
-/// at once.
+/// The number of rows that the cleanup checks together, and the maximum number of its concurrent
+/// requests to the broker.
 pub(crate) const PAGE: usize = 500;
 const AT_ONCE: usize = 25;
 
@@ -51,7 +51,7 @@ pub(crate) struct EffectsRow {
     pub(crate) is_old: bool,
 }
 
-/// A commit that is about to be made.
+/// A commit that is about to be executed.
 #[derive(Debug)]
 pub struct Committing<'a> {
     pub(crate) completion: &'a Completion,
@@ -61,7 +61,7 @@ pub struct Committing<'a> {
 }
 
 impl<'a> Committing<'a> {
-    /// Refuses a run that may not commit.
+    /// Checks that a run may commit.
     ///
     /// # Errors
     /// [`Error::OtherTask`], [`Error::CommittedTwice`], [`Error::NotOfWorker`],
@@ -88,7 +88,7 @@ impl<'a> Committing<'a> {
         Error::CommittedElsewhere { job: self.job.clone() }
     }
 
-    /// The transaction is no longer the one that was begun.
+    /// The transaction that was begun has ended.
     pub fn ended(&self) -> Error {
         Error::Ended { job: self.job.clone() }
     }
@@ -115,7 +115,8 @@ type Asked = (EffectsKey, oneshot::Sender<Found>);
 struct Databases(Vec<Source>);
 
 impl Relay {
-    /// Looks endings up in the databases of these relays. `None`: there are none. For workers.
+    /// Looks up endings in the databases of these relays, for workers. `None` if there are no
+    /// relays.
     #[doc(hidden)]
     pub fn endings(relays: &[Relay]) -> Option<Box<dyn Endings>> {
         let source = |relay: &Relay| Source { store: tokio::sync::Mutex::new(relay.store()), waiting: Mutex::default() };
@@ -140,7 +141,7 @@ impl Endings for Databases {
             let mut store = source.store.lock().await;
             let found = match store.settled(key).await {
                 Err(_) => {
-                    // Perhaps the connection was an old one.
+                    // The connection may have been closed.
                     store.disconnect();
                     store.settled(key).await
                 }
@@ -161,7 +162,7 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// One SELECT for all that wait while the one before is under way.
+    /// Requests that wait for the previous SELECT share the next one.
     async fn find(&self, key: &EffectsKey) -> Found {
         let (answer, answered) = oneshot::channel();
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push((*key, answer));
@@ -171,7 +172,7 @@ impl Source {
             let keys: Vec<&[u8]> = asked.iter().map(|(key, _)| key.as_slice()).collect();
             let found = match store.endings(&keys).await {
                 Err(_) => {
-                    // Perhaps the connection was an old one.
+                    // The connection may have been closed.
                     store.disconnect();
                     store.endings(&keys).await
                 }
@@ -192,10 +193,10 @@ impl Source {
     }
 }
 
-/// The cleanup of `queue_effects` by a relay: one page after the other, from the start of the
-/// primary key to the jobs that were enqueued seven days ago. One relay of a database does it: each
-/// page with old rows prolongs its lease, and what is left of the lease keeps the others from doing
-/// the same again.
+/// The cleanup of `queue_effects` by a relay. It reads one page after the other, from the start of
+/// the primary key up to the jobs that were enqueued seven days ago. One relay of a database does
+/// this. Each page with old rows extends its lease. The rest of the lease keeps the other relays
+/// from repeating the cleanup.
 pub(crate) struct Cleanup {
     store: Box<dyn Store>,
     after: Vec<u8>,
@@ -207,7 +208,8 @@ impl Cleanup {
         Cleanup { store, after: Vec::new(), leased: None }
     }
 
-    /// Removes endings about each minute, beside the relay and by a connection of its own.
+    /// Removes endings about once a minute. It runs concurrently with the relay, on a separate
+    /// connection.
     pub(crate) async fn run(&mut self, database: &str, client: &Client) -> Infallible {
         loop {
             let more = self.page(client).await.unwrap_or_else(|error| {
@@ -221,11 +223,12 @@ impl Cleanup {
         }
     }
 
-    /// Removes rows of the next page. False: it was the last, or another relay has the lease.
+    /// Removes rows of the next page. Returns false if it was the last page, or if another relay
+    /// has the lease.
     async fn page(&mut self, client: &Client) -> Result<bool> {
         let after = std::mem::take(&mut self.after);
         if after.is_empty() {
-            // An older library writes nothing to newer tables.
+            // An older library does not write to newer tables.
             self.store.open().await?;
         }
         let rows = self.store.effects(&after, PAGE).await?;
@@ -246,7 +249,7 @@ impl Cleanup {
         Ok(!self.after.is_empty())
     }
 
-    /// Gives the lease back.
+    /// Releases the lease.
     pub(crate) async fn release(mut self) {
         if self.leased.is_some_and(|leased| leased.elapsed() < LEASE)
             && let Err(error) = self.store.release(&[]).await
@@ -256,8 +259,8 @@ impl Cleanup {
     }
 }
 
-/// Whether the broker has no job of this incarnation that may run again. A row that cannot be read
-/// stays.
+/// Whether the broker has no job of this incarnation that may run again. Returns false for a row
+/// that cannot be read, so the row stays.
 async fn is_gone(client: &Client, row: &EffectsRow) -> bool {
     let Ok(stored) = StoredEnding::decode(&row.ending) else { return false };
     let Ok(id) = stored.id() else { return false };
@@ -265,15 +268,14 @@ async fn is_gone(client: &Client, row: &EffectsRow) -> bool {
     match client.inspector().show(&address).await {
         Ok(job) => {
             let enqueued = job.enqueued_at.and_then(|at| i64::try_from(at.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok());
-            // A kept job that is done is never run again.
+            // A done job that is kept does not run again.
             job.state == JobState::Done || effects_key(stored.queue(), &address.id, enqueued).as_slice() != row.key
         }
         Err(error) => matches!(error, queue_core::Error::NoSuchQueue { .. } | queue_core::Error::NoSuchJob(_)),
     }
 }
 
-/// The end of the keys that the cleanup reads: of jobs that were enqueued before rows began that
-/// are to be kept.
+/// The end of the keys that the cleanup reads: the jobs that were enqueued more than [`KEPT`] ago.
 pub(crate) fn cleanup_before(now_ms: i64) -> EffectsKey {
     effects_before(now_ms.saturating_sub(i64::try_from(KEPT.as_millis()).unwrap_or(i64::MAX)))
 }

@@ -1,4 +1,5 @@
-//! What an outbox has, for people and the command line. It needs the database and no broker.
+//! The contents of an outbox, for operators and the command line. It needs the database, but no
+//! broker.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -28,7 +29,7 @@ pub struct OutboxQueue {
     pub in_flight: u64,
     /// The broker that the last request was for.
     pub broker: Option<String>,
-    /// Whether a relay has the lease. Without a new request it lasts for 30 seconds.
+    /// Whether a relay has the lease. The lease lasts for 30 seconds after a new request.
     pub leased: bool,
     /// The relay that has the lease: its host and process.
     pub holder: Option<String>,
@@ -37,11 +38,11 @@ pub struct OutboxQueue {
 }
 
 /// Identifies a row by its number and the id of its job, for example
-/// `4711/0199a3c1-8f2e-7d10-a5b4-c6d7e8f90123`. A number alone does not: numbers can begin again in
-/// a database that was restored.
+/// `4711/0199a3c1-8f2e-7d10-a5b4-c6d7e8f90123`. The number alone is not unique: the numbers of a
+/// restored database can start again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboxRowId {
-    /// Its number: the order to send in.
+    /// The number of the row, which is its position in the sending order.
     pub seq: i64,
     pub(crate) job: Vec<u8>,
 }
@@ -97,10 +98,10 @@ impl FromStr for OutboxRowId {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OutboxRow {
-    /// Its number and the id that its job has, or will have.
+    /// The number, and the present or future id of the job.
     #[serde(flatten)]
     pub id: OutboxRowId,
-    /// Its task, or the type of its event, if it can be read.
+    /// The task, or the type of the event, if it can be read.
     pub task: Option<String>,
     /// Its age, by the clock of the database.
     #[serde(rename = "age_ms", serialize_with = "ms")]
@@ -115,13 +116,13 @@ pub struct OutboxRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OutboxChange {
-    /// Sends these rows again that were refused, or put off; no rows: all of the queue. In
-    /// PostgreSQL, a refused row gets a new number, behind all others.
+    /// Sends these rows again that were refused or put off. Without rows, it applies to the whole
+    /// queue. In PostgreSQL, a refused row gets a new number after all others.
     Retry(Vec<OutboxRowId>),
     /// Deletes these rows. Their jobs are never enqueued.
     Drop(Vec<OutboxRowId>),
-    /// Takes a request out of flight that is at a broker which does not come back. Its rows are
-    /// sent again: jobs that this broker has run may run a second time.
+    /// Removes a request from flight whose broker does not come back. Its rows are sent again: jobs
+    /// that this broker has run may run a second time.
     Release,
 }
 
@@ -134,7 +135,7 @@ impl Relay {
         self.store().figures(i64::MAX).await
     }
 
-    /// The first rows of a queue, at most `limit`, in the order to send in. `refused`: only those
+    /// The first rows of a queue, at most `limit`, in the sending order. With `refused`, only those
     /// that can never be sent.
     ///
     /// # Errors
@@ -143,7 +144,7 @@ impl Relay {
         self.store().rows(queue, refused, limit).await
     }
 
-    /// Changes rows of a queue. Gives those that were changed.
+    /// Changes rows of a queue. Returns the changed rows.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for a drop of rows in flight, and then nothing was

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::error::{Error, Result};
 
-/// The version of the tables that this library writes, and the newest that it knows.
+/// The version of the tables that this library writes, and the newest version that it supports.
 pub const VERSION: i32 = 1;
 
 /// The channel on which relays are notified of rows of other processes. The payload is the identity
@@ -21,12 +21,13 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 pub(crate) fn read_hex(text: &str) -> Option<Vec<u8>> {
-    // `from_str_radix` takes a sign, too.
+    // `from_str_radix` also accepts a sign.
     let byte = |at| u8::from_str_radix(text.get(at..at + 2).filter(|pair| !pair.starts_with('+'))?, 16).ok();
     (0..text.len()).step_by(2).map(byte).collect()
 }
 
-/// The key of the advisory lock of a group. Without a group there is none, and nothing is locked.
+/// The key of the advisory lock of a group. It is NULL for a job without a group, which locks
+/// nothing.
 pub(crate) fn lock_of(digest: &str) -> String {
     format!("('x' || encode(substr({digest}, 1, 8), 'hex'))::bit(64)::bigint")
 }
@@ -42,7 +43,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// The name, as the command line takes it.
+    /// The name in the form of the command line.
     pub fn name(self) -> &'static str {
         match self {
             Dialect::Postgres => "postgres",
@@ -50,11 +51,11 @@ impl Dialect {
         }
     }
 
-    /// The statements that create the tables, for a migration of the application. `schema` is
-    /// where, for PostgreSQL: usually `public`. SQLite has the tables in `main`.
+    /// The statements that create the tables, for a migration of the application. `schema` is the
+    /// schema of PostgreSQL, usually `public`. In SQLite, the tables are in `main`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for the name of a schema that cannot be one.
+    /// [`Error::Invalid`] for an invalid name of a schema.
     pub fn migration(self, schema: &str) -> Result<String> {
         match self {
             Dialect::Postgres => Ok(include_str!("postgres.sql").replace("{schema}", &quoted(schema)?)),
@@ -62,11 +63,11 @@ impl Dialect {
         }
     }
 
-    /// Selects the identity of the database and the version of the tables: what
-    /// [`Outbox::with_database`](crate::Outbox::with_database) takes.
+    /// Selects the identity of the database and the version of the tables, for
+    /// [`Outbox::with_database`](crate::Outbox::with_database).
     ///
     /// # Errors
-    /// [`Error::Invalid`] for the name of a schema that cannot be one.
+    /// [`Error::Invalid`] for an invalid name of a schema.
     pub fn database_sql(self, schema: &str) -> Result<String> {
         Ok(format!("SELECT id, version FROM {}.queue_database", self.schema(schema)?))
     }
@@ -78,11 +79,11 @@ impl Dialect {
         }
     }
 
-    /// Inserts one row. $1 is the identity of the database, $2 the version, then id, queue, digest
-    /// of the group, body. No row: see `why`.
+    /// Inserts one row. $1 is the identity of the database, and $2 is the version. The others are
+    /// id, queue, digest of the group, and body. If it inserts no row, see `why`.
     pub(crate) fn insert(self, schema: &str, in_commit_order: bool) -> String {
         match self {
-            // The lock is taken before the number is drawn.
+            // The lock is acquired before the number is drawn.
             Dialect::Postgres if in_commit_order => format!(
                 "WITH l AS MATERIALIZED (SELECT pg_advisory_xact_lock({})) \
                  INSERT INTO {schema}.queue_outbox (id, queue, group_digest, body) \
@@ -105,9 +106,9 @@ impl Dialect {
     }
 }
 
-/// Inserts rows from four arrays, in their order: numbers are drawn above the sort. The parameters
-/// are as above. Fewer rows than given: see `why`. Locks are taken in one order of keys, so that
-/// two statements do not wait for each other.
+/// Inserts rows from four arrays, in their order: numbers are drawn after the sort. The parameters
+/// are as above. If it inserts fewer rows than given, see `why`. Locks are acquired in the order of
+/// their keys, so that two statements do not deadlock.
 pub(crate) fn insert_many(schema: &str, in_commit_order: bool) -> String {
     let (with, from) = if in_commit_order {
         let keys = format!("SELECT DISTINCT {} AS key FROM unnest($5::bytea[]) AS g(digest) WHERE digest IS NOT NULL", lock_of("digest"));
@@ -144,7 +145,7 @@ impl std::str::FromStr for Dialect {
     }
 }
 
-/// The name of a schema between quotation marks.
+/// The quoted name of a schema.
 fn quoted(schema: &str) -> Result<String> {
     let is_name = (1..=63).contains(&schema.len()) && schema.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if !is_name || schema.starts_with(|c: char| c.is_ascii_digit()) {

@@ -1,14 +1,14 @@
-//! What can go wrong with an outbox.
+//! The errors of an outbox.
 
-/// What can go wrong with an outbox. Unless it says otherwise, nothing was written.
+/// An error of an outbox. Unless its description differs, nothing was written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The job cannot be enqueued: a value is not valid, it is too large, a middleware refused it.
-    /// Or the broker cannot be used.
+    /// The job cannot be enqueued: a value is not valid, it is too large, or a middleware refused
+    /// it. The error can also come from the broker.
     #[error(transparent)]
     Queue(#[from] queue_core::Error),
-    /// The transaction is on another database than the one that the outbox was opened on.
+    /// The transaction is on a different database than the one of the outbox.
     #[error(
         "the transaction is on another database than the outbox: open one `Outbox` for each database, on the pool that the transaction comes from; nothing \
          was inserted"
@@ -21,24 +21,24 @@ pub enum Error {
     NoTables {
         /// `postgres` or `sqlite`.
         dialect: &'static str,
-        /// What the database said.
+        /// The message of the database.
         problem: String,
     },
     /// The tables are those of a newer library.
     #[error("the tables of the outbox have version {found}, and this library supports {known}: update queue-outbox; nothing was inserted")]
     TooNew {
-        /// Their version.
+        /// The version of the tables.
         found: i32,
-        /// The newest that this library knows.
+        /// The newest version that this library supports.
         known: i32,
     },
-    /// The outbox has more rows of this queue than the relay allows, or older ones.
+    /// The outbox has more or older rows of this queue than the relay allows.
     #[error(
         "the outbox is full for queue `{queue}`: it has more rows than `Relay::max_rows`, or an older one than `Relay::max_age`, because the relay or the \
          broker is behind; nothing was inserted"
     )]
     Full {
-        /// The queue, or one of several.
+        /// The queue, or one of several queues.
         queue: String,
     },
     /// `commit` in a task that does not return [`Done`](crate::Done).
@@ -55,7 +55,7 @@ pub enum Error {
         "job `{job}` has committed already in this run: call `commit` once, as the last step; nothing was committed by the second call"
     )]
     CommittedTwice {
-        /// Its address.
+        /// The address of the job.
         job: String,
     },
     /// Another run of the job has committed.
@@ -63,22 +63,22 @@ pub enum Error {
         "another run of job `{job}` has committed: its effects are stored, and this run's were rolled back; return this error, and the worker ends the job"
     )]
     CommittedElsewhere {
-        /// Its address.
+        /// The address of the job.
         job: String,
     },
     /// `commit` after the lease of the run was lost.
     #[error("job `{job}` has lost its lease, and another run of it may have begun: nothing was committed; return this error")]
     LeaseLost {
-        /// Its address.
+        /// The address of the job.
         job: String,
     },
-    /// The worker does not look endings up in the database of this outbox.
+    /// The worker does not look up endings in the database of this outbox.
     #[error(
         "the worker of job `{job}` does not know the database of this outbox: give it a relay of the same database with `Worker::outbox`; nothing was \
          committed"
     )]
     NotOfWorker {
-        /// Its address.
+        /// The address of the job.
         job: String,
     },
     /// A statement of the application has ended the transaction that `begin` has begun.
@@ -87,7 +87,7 @@ pub enum Error {
          without the ending of the job"
     )]
     Ended {
-        /// Its address.
+        /// The address of the job.
         job: String,
     },
     /// The connection of SQLite does not sync its commits, so a loss of power may lose effects
@@ -97,7 +97,7 @@ pub enum Error {
          `Outbox::power_loss_may_lose_effects`; nothing was committed"
     )]
     Synchronous {
-        /// Its value: `0` (OFF) or `1` (NORMAL).
+        /// The value of the setting: `0` (OFF) or `1` (NORMAL).
         found: i64,
     },
     /// The connection of SQLite has attached a file. A transaction over several files is not atomic
@@ -118,10 +118,10 @@ pub enum Error {
          nothing was sent"
     )]
     RowSecurity {
-        /// What the database said.
+        /// The message of the database.
         problem: String,
     },
-    /// PostgreSQL answers as a standby, which may lack the latest commits.
+    /// The PostgreSQL server is a standby, which may lack the latest commits.
     #[error("the database is a standby, which may lack the latest commits: let the relay of the worker connect to the primary")]
     Standby,
     /// A value of the configuration is not valid.
@@ -131,7 +131,7 @@ pub enum Error {
         field: &'static str,
         /// Its value.
         value: String,
-        /// What is wrong, and the fix.
+        /// The problem and the fix.
         problem: String,
     },
     /// PostgreSQL refused a statement, or cannot be reached.
@@ -154,7 +154,7 @@ pub enum Error {
 /// A `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Its own message is `db error`.
+/// The message of the error itself is only `db error`.
 #[cfg(feature = "postgres")]
 fn of_postgres(error: &tokio_postgres::Error) -> String {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));

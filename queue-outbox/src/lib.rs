@@ -15,10 +15,10 @@
 //!    [`Outbox::prepare`] gives the values and [`Outbox::insert_sql`] the statement.
 //! 4. Run a [`Relay`], alone or in a worker (`Worker::outbox`).
 //!
-//! A task whose effects happen exactly once returns [`Done`], which only a commit of the effects
-//! together with the ending of the job makes: `begin` and `commit` of the same modules.
+//! A task whose effects happen exactly once returns [`Done`]. Only a commit of the effects together
+//! with the ending of the job creates this value: see `begin` and `commit` of the same modules.
 //!
-//! What is guaranteed, and what is not, is in `docs/transactions.md` of the repository.
+//! `docs/transactions.md` of the repository describes the guarantees and their limits.
 
 #[doc(hidden)]
 pub mod adapter;

@@ -1,4 +1,4 @@
-//! The handle by which an application stores jobs in its outbox.
+//! The handle with which an application stores jobs in its outbox.
 
 use std::{fmt, sync::Arc};
 
@@ -41,24 +41,25 @@ struct Inner {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Prepared {
-    /// Where the job will be. [`Client::handle`](queue_core::Client::handle) makes a handle of it.
+    /// The future address of the job. [`Client::handle`](queue_core::Client::handle) creates a
+    /// handle from it.
     pub address: JobAddress,
-    /// The third parameter: its id.
+    /// The third parameter: the id of the job.
     pub id: Vec<u8>,
-    /// The fourth: its queue, or `@` and its topic.
+    /// The fourth parameter: the queue, or `@` and the topic.
     pub queue: String,
-    /// The fifth: the digest of its group, if it has one.
+    /// The fifth parameter: the digest of the group, if the job has one.
     pub group_digest: Option<Vec<u8>>,
-    /// The sixth: the job.
+    /// The sixth parameter: the encoded job.
     pub body: Vec<u8>,
 }
 
 impl Outbox {
-    /// The outbox in the database with this identity, which [`Dialect::database_sql`] has selected
-    /// together with the version of its tables.
+    /// The outbox in the database with this identity. [`Dialect::database_sql`] selects it together
+    /// with the version of its tables.
     ///
     /// # Errors
-    /// [`Error::TooNew`]; [`Error::Invalid`] for the name of a schema that cannot be one.
+    /// [`Error::TooNew`]; [`Error::Invalid`] for an invalid name of a schema.
     pub fn with_database(dialect: Dialect, schema: &str, id: Vec<u8>, version: i32) -> Result<Outbox> {
         if version > VERSION {
             return Err(Error::TooNew { found: version, known: VERSION });
@@ -91,12 +92,13 @@ impl Outbox {
         Outbox(Arc::new(inner))
     }
 
-    /// The same outbox, whose jobs of a group are sent in the order in which their transactions
+    /// The same outbox, but jobs of a group are sent in the order in which their transactions
     /// commit, even if these overlap. In PostgreSQL, each insert of a job with a group takes
-    /// `pg_advisory_xact_lock(bigint)` with the first 64 bits of the group's digest until its
-    /// transaction ends, and so waits for other transactions that have done so. Transactions that
-    /// insert into several groups one after the other need the same order of groups, or PostgreSQL
-    /// ends one of them because of a deadlock. In SQLite, it is always so.
+    /// `pg_advisory_xact_lock(bigint)` with the first 64 bits of the group's digest. Its
+    /// transaction holds the lock until it ends, so other transactions with the same group wait.
+    /// Transactions that insert into several groups one after the other need the same order of
+    /// groups. Otherwise PostgreSQL ends one of them because of a deadlock. In SQLite, jobs are
+    /// always sent in this order.
     #[must_use]
     pub fn in_commit_order(&self) -> Outbox {
         let mut inner = Inner::clone(&self.0);
@@ -105,10 +107,9 @@ impl Outbox {
         Outbox(Arc::new(inner))
     }
 
-    /// The same outbox, whose commits of effects ([`Done`](crate::Done)) may be lost at a loss of
-    /// power, although their jobs have ended: a SQLite connection with less than
-    /// `PRAGMA synchronous = FULL` is not refused, and PostgreSQL's `synchronous_commit = off`
-    /// stays off.
+    /// The same outbox, but commits of effects ([`Done`](crate::Done)) may be lost at a loss of
+    /// power, although their jobs have ended. A SQLite connection with less than `PRAGMA
+    /// synchronous = FULL` is accepted, and PostgreSQL's `synchronous_commit = off` stays off.
     #[must_use]
     pub fn power_loss_may_lose_effects(&self) -> Outbox {
         let mut inner = Inner::clone(&self.0);
@@ -159,13 +160,13 @@ impl Outbox {
         &self.0.database
     }
 
-    /// Selects, in the same transaction, what [`why_not`](Self::why_not) takes: the identity of its
-    /// database, and the version of its tables.
+    /// Selects the values for [`why_not`](Self::why_not), in the same transaction: the identity of
+    /// its database, and the version of its tables.
     pub fn why_not_sql(&self) -> String {
         format!("SELECT id, version FROM {}.queue_database", self.0.schema)
     }
 
-    /// Why [`insert_sql`](Self::insert_sql) has inserted no row for a job of this queue.
+    /// The reason why [`insert_sql`](Self::insert_sql) has inserted no row for a job of this queue.
     pub fn why_not(&self, id: &[u8], version: i32, queue: &str) -> Error {
         if id != self.0.database {
             Error::OtherDatabase
@@ -185,13 +186,13 @@ impl Outbox {
 
     /// In PostgreSQL, the statement that wakes the relays of all processes. Execute it after the
     /// commit and outside of a transaction: PostgreSQL serializes the commits of all transactions
-    /// that notify, in the whole cluster. Relays made by `Relay::postgres` receive it. It is a
-    /// commit of its own, which waits for no disk.
+    /// that notify, in the whole cluster. Relays from `Relay::postgres` receive it. The statement
+    /// is a separate commit, which does not wait for a disk.
     pub fn notify_sql(&self) -> Option<&str> {
         self.0.notify.as_deref()
     }
 
-    /// At most every 10 ms: a relay that was woken looks again every 20 ms for a second.
+    /// At most every 10 ms: after a notification, a relay polls every 20 ms for a second.
     #[doc(hidden)]
     pub fn may_notify(&self) -> bool {
         let mut last = self.0.notified.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -212,7 +213,7 @@ impl Outbox {
         &self.0.schema
     }
 
-    /// Refuses an outbox in a database of another kind.
+    /// Returns an error for an outbox in a database of another kind.
     #[doc(hidden)]
     pub fn is_in(&self, dialect: Dialect) -> Result<()> {
         if self.0.dialect == dialect { Ok(()) } else { Err(Error::OtherDatabase) }

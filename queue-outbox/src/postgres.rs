@@ -1,4 +1,4 @@
-//! An outbox in PostgreSQL, by tokio-postgres.
+//! An outbox in PostgreSQL, with tokio-postgres.
 //!
 //! ```no_run
 //! use queue_core::prelude::*;
@@ -51,16 +51,16 @@ impl Outbox {
     /// Opens the outbox in a schema of this database.
     ///
     /// # Errors
-    /// The same, and [`Error::Invalid`] for the name of a schema that cannot be one.
+    /// The same, and [`Error::Invalid`] for an invalid name of a schema.
     pub async fn postgres_in(client: &Client, schema: &str) -> Result<Outbox> {
         let found = client.query_typed_opt(&Dialect::Postgres.database_sql(schema)?, &[]).await.map_err(with_tables)?;
         let found = found.ok_or_else(|| adapter::no_row(Dialect::Postgres))?;
         Outbox::with_database(Dialect::Postgres, schema, found.try_get(0)?, found.try_get(1)?)
     }
 
-    /// Wakes the relays of all processes, after a commit: those of this process at once, those of
-    /// others by `pg_notify`, at most every 10 ms. It reports no error: without it, an idle relay
-    /// finds the rows at its next poll, after 0.75 to 1.25 s.
+    /// Wakes the relays of all processes, after a commit. It wakes those of this process at once,
+    /// and those of others with `pg_notify`, at most every 10 ms. It does not report errors:
+    /// without it, an idle relay finds the rows at its next poll, after 0.75 to 1.25 s.
     pub async fn notify(&self, client: &Client) {
         self.wake();
         let Some(sql) = self.notify_sql().filter(|_| self.may_notify()) else { return };
@@ -129,7 +129,7 @@ impl<I: IntoIterator<Item: Outgoing>> EnqueueAllIn for I {
                 [] => {}
                 [piece] => insert_many(outbox, tx, piece).await?,
                 pieces => {
-                    // All of them or none, even if the caller commits after an error.
+                    // All or none are inserted, even if the caller commits after an error.
                     tx.batch_execute("SAVEPOINT queue_outbox").await?;
                     for piece in pieces {
                         if let Err(error) = insert_many(outbox, tx, piece).await {
@@ -190,7 +190,7 @@ async fn why_not(outbox: &Outbox, tx: &Transaction<'_>, queues: &[&str]) -> Erro
     read().unwrap_or_else(Error::Postgres)
 }
 
-/// A table that is missing, and rows that are hidden, have errors of their own.
+/// A missing table and hidden rows have separate errors.
 fn with_tables(error: tokio_postgres::Error) -> Error {
     match error.as_db_error() {
         Some(cause) if *cause.code() == SqlState::UNDEFINED_TABLE => adapter::no_tables(Dialect::Postgres, cause.message()),

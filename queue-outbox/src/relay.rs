@@ -24,8 +24,8 @@ use crate::{
     store::{Store, Take, Taken},
 };
 
-/// An idle relay looks for rows this often, with jitter; one that has just sent some, this often
-/// for [`AWAKE`].
+/// The polling interval of an idle relay, with jitter. A relay that has just sent rows polls every
+/// [`BUSY`] for [`AWAKE`].
 const POLL: Duration = Duration::from_secs(1);
 const BUSY: Duration = Duration::from_millis(20);
 const AWAKE: Duration = Duration::from_secs(1);
@@ -34,23 +34,23 @@ const AWAKE: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// How long the release of the cleanup's lease may take at the end.
+/// The maximum time for the release of the cleanup's lease at the end.
 const CLEANUP_RELEASED: Duration = Duration::from_secs(1);
 
-/// How often rows are counted and reported.
+/// The interval at which rows are counted and reported.
 const COUNT: Duration = Duration::from_secs(10);
 
-/// An outbox is full if it has this number of rows of a queue.
+/// The default maximum number of rows of a queue. With more rows, the outbox is full.
 const MOST_ROWS: i64 = 1_000_000;
 
-/// How long a report to the broker may take: rows do not wait longer for it.
+/// The maximum time for a report to the broker. Rows do not wait longer for it.
 const REPORT: Duration = Duration::from_secs(2);
 
-/// Trouble that lasts is logged again after this time.
+/// The interval at which persistent trouble is logged.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Sends the rows of an outbox to the broker, those of every queue that it has. Several at once are
-/// safe, in one process and in many.
+/// Sends the rows of an outbox to the broker, for all of its queues. Several relays can run at
+/// once, in one process or in several.
 ///
 /// ```no_run
 /// # #[cfg(feature = "sqlite")]
@@ -69,23 +69,23 @@ pub struct Relay {
     what: String,
     most_rows: i64,
     max_age: Option<Duration>,
-    /// The queue in which it reports.
+    /// The queue that receives its reports.
     home: Option<Arc<str>>,
 }
 
-/// What a relay did.
+/// The result of a relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Relayed {
-    /// Rows that the broker has stored, or had already.
+    /// Rows that the broker has stored now or had stored before.
     pub sent: u64,
     /// Rows that were set aside for good: the column `refused` of `queue_outbox` has the reason.
     pub refused: u64,
-    /// Times that a row was put off, because its group was full, or because a worker of an older
-    /// release does not know a feature that its job needs.
+    /// The number of times that a row was put off, because its group was full, or because a worker
+    /// of an older release does not support a feature of its job.
     pub put_off: u64,
-    /// Jobs that may have been stored a second time, after the broker or the database has lost what
-    /// it had acknowledged.
+    /// Jobs that may have been stored a second time, because the broker or the database has lost
+    /// acknowledged data.
     pub perhaps_twice: u64,
 }
 
@@ -94,7 +94,7 @@ impl Relay {
         Relay { make: Box::new(make), what: what.into(), most_rows: MOST_ROWS, max_age: None, home: None }
     }
 
-    /// Its database.
+    /// The store of its database.
     pub(crate) fn store(&self) -> Box<dyn Store> {
         (self.make)()
     }
@@ -107,16 +107,16 @@ impl Relay {
         self
     }
 
-    /// Refuses new rows of a queue while its oldest row that is not sent is older than this. The
-    /// relay looks every ten seconds. Default: no bound, so that an outage of the broker refuses no
-    /// transaction of the application.
+    /// Refuses new rows of a queue while its oldest unsent row is older than this. The relay checks
+    /// every ten seconds. Default: no bound, so that an outage of the broker refuses no transaction
+    /// of the application.
     #[must_use]
     pub fn max_age(mut self, age: Duration) -> Self {
         self.max_age = Some(age);
         self
     }
 
-    /// Reports the outbox in this queue of the broker: the first one of its worker.
+    /// Reports the outbox in this queue of the broker, which is the first queue of its worker.
     #[doc(hidden)]
     #[must_use]
     pub fn reporting_in(mut self, queue: Arc<str>) -> Self {
@@ -124,10 +124,10 @@ impl Relay {
         self
     }
 
-    /// Sends rows until `shutdown` completes. Then it waits for the answers to what it has sent,
-    /// for five seconds at most, and releases its leases.
+    /// Sends rows until `shutdown` completes. Then it waits for at most five seconds for the
+    /// answers to its requests, and releases its leases.
     ///
-    /// It never fails: while the database or the broker is unavailable it tries again, and the rows
+    /// It never fails. While the database or the broker is unavailable it tries again, and the rows
     /// wait.
     pub async fn run(&self, client: &Client, shutdown: impl Future) -> Relayed {
         let (mut cleanup, sends) = (Cleanup::new(self.store()), self.send(client, shutdown));
@@ -135,7 +135,7 @@ impl Relay {
             Either::Left((relayed, _)) => relayed,
             Either::Right((never, _)) => match never {},
         };
-        // The lease of the cleanup expires by itself.
+        // If this fails, the lease of the cleanup expires.
         drop(tokio::time::timeout(CLEANUP_RELEASED, cleanup.release()).await);
         relayed
     }
@@ -200,25 +200,26 @@ impl fmt::Debug for Relay {
     }
 }
 
-/// A relay at work.
+/// A running relay.
 struct Run<'r> {
     relay: &'r Relay,
     store: Box<dyn Store>,
     client: Client,
-    /// Where the broker is.
+    /// The location of the broker.
     broker: String,
     queues: BTreeMap<String, Queue>,
     relayed: Relayed,
     /// The identity of the database and its bell, once it was reached.
     bell: Option<(Vec<u8>, Arc<Bell>, watch::Receiver<()>)>,
     counted: Option<Instant>,
-    /// By which the broker knows its reports.
+    /// The identity of the relay in its reports to the broker.
     process: ProcessId,
     reports: u64,
 }
 
 impl Run<'_> {
-    /// One request for each queue that has rows and can be served. True: there may be more at once.
+    /// Sends one request for each queue that has rows and can be served. Returns true if more work
+    /// may be ready at once.
     async fn round(&mut self) -> Result<bool> {
         if self.bell.is_none() {
             let database = self.store.open().await?;
@@ -236,7 +237,7 @@ impl Run<'_> {
         self.queues.retain(|_, queue| !queue.is_idle());
         if self.counted.is_none_or(|counted| counted.elapsed() >= COUNT) {
             self.counted = Some(Instant::now());
-            // What cannot be counted can be sent.
+            // Rows can be sent even if they cannot be counted.
             if let Err(error) = self.count().await {
                 tracing::warn!(database = self.relay.what, %error, "the rows of the outbox cannot be counted, or their bound cannot be set; it has no bound");
                 self.counted = Some(Instant::now() + AGAIN.saturating_sub(COUNT));
@@ -254,7 +255,7 @@ impl Run<'_> {
         }
         let sent = self.queues.iter_mut().filter(|(_, queue)| queue.is_due(now)).map(|(name, queue)| queue.send(&self.client, name));
         let sent: Vec<bool> = join_all(sent).await;
-        // Names that the broker does not know, or that it knows for something else.
+        // Names that are unknown to the broker, or that it has for another purpose.
         for (name, queue) in &mut self.queues {
             if let Some((fresh, all)) = queue.renamed.take()
                 && let Some(request) = queue.request.take()
@@ -269,7 +270,7 @@ impl Run<'_> {
         Ok(sent.into_iter().any(|sent| sent))
     }
 
-    /// Counts the rows, marks the queues that have too many or too old ones, and reports.
+    /// Counts the rows, marks the queues with too many or too old rows, and reports.
     async fn count(&mut self) -> Result<()> {
         let most = self.relay.most_rows;
         let mut queues = self.store.figures(most.saturating_add(1)).await?;
@@ -284,7 +285,7 @@ impl Run<'_> {
         marked
     }
 
-    /// Reports the outbox for `status`. Without an answer, the next report has the figures.
+    /// Reports the outbox for `status`. Without an answer, the next report contains the figures.
     async fn report(&mut self, queues: Vec<OutboxQueue>) {
         let first = queues.iter().find(|queue| !queue.queue.starts_with('@')).map(|queue| queue.queue.as_str().into());
         let (Some(home), Some((database, ..))) = (self.relay.home.clone().or(first), &self.bell) else { return };
@@ -300,13 +301,13 @@ impl Run<'_> {
         let report = Report::new(home, self.process, self.reports).outbox(record);
         match tokio::time::timeout(REPORT, self.client.broker().report(&report)).await {
             Ok(Ok(())) => {}
-            // What sends says that the broker cannot be reached.
+            // The requests that send rows report an unreachable broker.
             Ok(Err(error)) => tracing::debug!(%error, "cannot report the state of the outbox to the broker"),
             Err(_) => tracing::debug!("the broker has not answered the report of the outbox in time"),
         }
     }
 
-    /// The database cannot be reached: what is in flight is read again from there.
+    /// The database is unreachable. The requests in flight are read from it again later.
     fn lost(&mut self) {
         self.store.disconnect();
         self.bell = None;
@@ -314,7 +315,7 @@ impl Run<'_> {
         self.queues.clear();
     }
 
-    /// Rows were stored since the last round began.
+    /// Waits until rows were stored since the last round began.
     async fn woken(&mut self) {
         match &mut self.bell {
             Some((.., woken)) => {
@@ -325,9 +326,9 @@ impl Run<'_> {
     }
 }
 
-/// The database has refused a transaction about a queue: its row may be locked, or one of its rows
-/// be unreadable. Other queues do not wait for that. An error is one of the database itself, which
-/// cannot be reached.
+/// The database has rejected a transaction for a queue: its row may be locked, or one of its rows
+/// may be unreadable. Other queues do not wait for that. Returns an error if the database is
+/// unreachable.
 async fn met(store: &mut dyn Store, name: &str, queue: &mut Queue, error: &Error) -> Result<()> {
     store.disconnect();
     store.open().await?;
@@ -335,7 +336,7 @@ async fn met(store: &mut dyn Store, name: &str, queue: &mut Queue, error: &Error
     Ok(())
 }
 
-/// Ends the request before and takes the next, under a new name if there is none.
+/// Ends the previous request and takes the next one. Registers a new name if there is none.
 async fn take(store: &mut dyn Store, client: &Client, broker: &str, name: &str, queue: &mut Queue) -> Result<()> {
     let done = queue.done.take();
     let mut fresh: Option<String> = None;
@@ -359,7 +360,7 @@ async fn take(store: &mut dyn Store, client: &Client, broker: &str, name: &str, 
     Ok(())
 }
 
-/// What is wrong with the database, logged once and again each minute.
+/// The present problem of the database, which is logged once and then each minute.
 #[derive(Default)]
 struct Trouble {
     since: Option<Instant>,

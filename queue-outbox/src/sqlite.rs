@@ -1,5 +1,5 @@
-//! An outbox in a SQLite file, by rusqlite. Its transaction is not `Send`, so these are plain
-//! functions: for `#[task(blocking)]` and `spawn_blocking`.
+//! An outbox in a SQLite file, with rusqlite. Its transaction is not `Send`, so these are
+//! synchronous functions, for `#[task(blocking)]` and `spawn_blocking`.
 //!
 //! Begin the transaction with `TransactionBehavior::Immediate`: one that reads first and writes
 //! later fails with `SQLITE_BUSY_SNAPSHOT` if another connection, such as the relay's, has written
@@ -38,8 +38,8 @@ use crate::{
 };
 
 impl Outbox {
-    /// Opens the outbox in the main database of this connection. If the SQLite that is linked in
-    /// has the [WAL-reset bug](https://sqlite.org/wal.html#walresetbug), it logs one warning.
+    /// Opens the outbox in the main database of this connection. If the linked SQLite has the
+    /// [WAL-reset bug](https://sqlite.org/wal.html#walresetbug), it logs one warning.
     ///
     /// # Errors
     /// [`Error::NoTables`], [`Error::TooNew`], [`Error::Sqlite`].
@@ -137,7 +137,7 @@ fn attached(connection: &Connection) -> Option<String> {
     files.into_iter().find(|(name, _)| has_tables(name)).map(|(_, file)| file)
 }
 
-/// A table that is missing has an error of its own.
+/// A missing table has a separate error.
 fn with_tables(error: rusqlite::Error) -> Error {
     match error.to_string() {
         cause if cause.contains("no such table") => adapter::no_tables(Dialect::Sqlite, cause),

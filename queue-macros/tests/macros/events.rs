@@ -1,4 +1,4 @@
-//! What a crate with events and subscriptions may write.
+//! Valid events and subscriptions.
 #![allow(dead_code, reason = "what the functions do is not the point")]
 
 use queue_core::prelude::*;
@@ -17,7 +17,7 @@ pub struct OrderPaid {
 struct Nothing {}
 
 #[subscribe(name = "billing", from = "2026-01-31", unknown = "skip", ordered, retention = "1h")]
-/// With a documentation.
+/// With a doc comment.
 pub async fn bill(ctx: JobContext, event: OrderPaid, rate: Data<f64>) -> Result<u64, std::fmt::Error> {
     let _ = (ctx.attempt(), event.currency, event.note, *rate);
     Ok(u64::from(event.r#type))

@@ -1,4 +1,4 @@
-//! What the macros accept: it compiles, and without a warning.
+//! Valid uses of the macros. They compile without a warning.
 #![deny(warnings)]
 #![allow(unreachable_pub, reason = "tasks are declared as applications declare them")]
 

@@ -1,8 +1,8 @@
 //! Every mistake in the declaration of a task gives one message, at the token that has to change,
 //! naming the fix.
 //!
-//! `TRYBUILD=overwrite cargo test -p queue-macros --test macros mistakes` writes the `.stderr`
-//! files anew; read them before committing.
+//! `TRYBUILD=overwrite cargo test -p queue-macros --test macros mistakes` rewrites the `.stderr`
+//! files. Read them before committing.
 
 use std::{fs, path::Path};
 
@@ -12,7 +12,7 @@ fn each_mistake_is_reported_as_expected() {
     cases.compile_fail("ui/*.rs");
 }
 
-/// What the compiler says is compared above; that it says one thing only is a promise of its own.
+/// The messages of the compiler are compared above. This test checks that there is only one.
 #[test]
 fn each_mistake_gives_exactly_one_message() {
     let mut seen = 0;

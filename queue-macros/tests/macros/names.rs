@@ -1,5 +1,5 @@
-//! A task, a parameter and a default may have any name, also those that the expansion could have
-//! used.
+//! A task, a parameter and a default may have any name. Names that an expansion could use are also
+//! valid.
 
 use queue_core::prelude::{Task, task};
 
@@ -53,8 +53,8 @@ async fn job(job: u8) {
     let _ = job;
 }
 
-/// The names that expansions have bound, as names of tasks, each of which takes one parameter of
-/// its own name and one of another.
+/// The names that expansions have bound, as names of tasks. Each task takes one parameter with its
+/// own name and one with another name.
 macro_rules! named {
     ($($name:ident),* $(,)?) => {
         mod plain {

@@ -1,4 +1,5 @@
-//! The attributes of serde on the fields of a payload struct and of an event do what serde says.
+//! The serde attributes on the fields of a payload struct and of an event have the same effect as
+//! in serde.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -70,7 +71,7 @@ mod twice {
     }
 }
 
-/// Stored names with a dot, a required parameter with an alias, and what is left out.
+/// Stored names with a dot, a required parameter with an alias, and fields that are left out.
 #[derive(Task, Clone, Debug, PartialEq, Default)]
 #[task(unique, tag(order), group = tenant, limit(name = "dots", by = [order], concurrency = 1))]
 struct Dots {
@@ -359,7 +360,7 @@ async fn of_defaults(note: Maybe) {
     let _ = note;
 }
 
-/// A schedule gives what an enqueue gives, and what it leaves out has a default.
+/// A schedule stores the same payload as an enqueue. Fields that it leaves out have a default.
 #[test]
 fn the_payload_of_a_schedule_is_what_serde_derives() {
     let payload = |def: &queue_core::TaskDef, at: usize| (def.schedules[at].payload)();

@@ -1,4 +1,4 @@
-//! Everything that a task may be.
+//! All valid forms of tasks.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub struct Receipt {
     number: u64,
 }
 
-/// Documented.
+/// With a doc comment.
 #[task]
 pub async fn nothing() {}
 

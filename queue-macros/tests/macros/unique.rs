@@ -1,4 +1,4 @@
-//! Every way to make jobs unique.
+//! All valid forms of the option `unique`.
 #![allow(dead_code, unused_variables, reason = "what the tasks do is not the point")]
 
 use std::collections::HashSet;

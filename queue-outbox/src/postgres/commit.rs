@@ -1,4 +1,4 @@
-//! Effects that commit together with the ending of their job, by tokio-postgres.
+//! Effects that commit together with the ending of their job, with tokio-postgres.
 
 use std::{
     fmt,
@@ -22,8 +22,8 @@ use crate::{
     error::{Error, Result},
 };
 
-/// The transaction of a run, which [`begin`](Commit::begin) has begun. It dereferences to that of
-/// tokio-postgres. Dropped, it is rolled back.
+/// The transaction of a run, from [`begin`](Commit::begin). It dereferences to the transaction of
+/// tokio-postgres. It is rolled back when it is dropped.
 pub struct JobTransaction<'a> {
     tx: Transaction<'a>,
     outbox: Outbox,
@@ -52,8 +52,8 @@ impl fmt::Debug for JobTransaction<'_> {
     }
 }
 
-/// Commits the effects of a job together with its ending: for tasks that return [`Done`]. Their
-/// effects happen once, wherever a process crashes.
+/// Commits the effects of a job together with its ending, for tasks that return [`Done`]. Their
+/// effects happen once, even if a process crashes.
 ///
 /// ```no_run
 /// use queue_core::prelude::*;
@@ -82,7 +82,8 @@ impl fmt::Debug for JobTransaction<'_> {
 /// # }
 /// ```
 pub trait Commit {
-    /// Begins the transaction. Execute in it what shall happen once, and nothing that ends it.
+    /// Begins the transaction. Execute in it the statements whose effects happen once, but no
+    /// statement that ends it.
     ///
     /// # Errors
     /// [`Error::OtherDatabase`] for an outbox of SQLite; [`Error::Postgres`].
@@ -101,7 +102,7 @@ pub trait Commit {
         isolation: IsolationLevel,
     ) -> impl Future<Output = Result<JobTransaction<'c>>> + Send;
 
-    /// Commits the effects, and that the job is done with this result. The handle of the job
+    /// Commits the effects and the ending: the job is done with this result. The handle of the job
     /// returns the result if the job is kept.
     ///
     /// # Errors
@@ -179,7 +180,7 @@ async fn commit<T>(committing: Committing<'_>, tx: JobTransaction<'_>) -> Result
     Ok(committing.acknowledged())
 }
 
-/// Why no row was inserted or replaced.
+/// The reason why no row was inserted or replaced.
 async fn why_not(committing: &Committing<'_>, outbox: &Outbox, tx: &Transaction<'_>, number: &str) -> Error {
     let found = match tx.query_typed_opt(&adapter::why_no_commit_sql(outbox), &[]).await {
         Ok(Some(found)) => found,

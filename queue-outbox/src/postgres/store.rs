@@ -1,5 +1,5 @@
-//! The outbox in PostgreSQL, as a relay uses it. Every transaction is short, and none is open while
-//! the broker is called.
+//! The PostgreSQL store of a relay. Every transaction is short, and none is open while the broker
+//! is called.
 
 mod floor;
 
@@ -36,39 +36,38 @@ use crate::{
     },
 };
 
-/// A call that has not ended by then has lost its connection.
+/// The connection of a call that takes longer is considered lost.
 const DEADLINE: Duration = Duration::from_secs(15);
 
-/// How long a take waits for the row of its queue, which another session may have locked: the other
-/// queues wait behind it.
+/// How long a take waits for the row of its queue, which another session may have locked. The other
+/// queues wait during this time.
 const TAKE_WAITS: &str = "500ms";
 
-/// Every transaction of a relay begins with it. A plan that was made while the table was empty must
-/// not be used on a full one, and rows that row-level security hides are an error. Without
-/// sequential scans, plans look so expensive that PostgreSQL would compile them, for half a second
-/// each.
+/// The first statement of every transaction of a relay. A plan for an empty table must not be used
+/// on a full one. Rows that row-level security hides are an error. JIT is off: without sequential
+/// scans, the estimated costs are so high that PostgreSQL would compile each plan, which takes half
+/// a second.
 const GUARD: &str = "SELECT set_config('lock_timeout', '{lock}', true), set_config('statement_timeout', '5s', true), \
     set_config('idle_in_transaction_session_timeout', '5s', true), set_config('tcp_user_timeout', '8s', true), set_config('row_security', 'off', true), \
     set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true), \
     CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END";
 
-/// A row that waits, because it was refused for now: for 60 s at most. A time that lies further
-/// ahead is that of a clock that was wrong.
+/// A row that waits because it was refused for now. It waits for 60 s at most. A later time comes
+/// from a wrong clock.
 const WAITS: &str = "retry_at BETWEEN now() AND now() + interval '90 s'";
 
-/// A row that can be sent: it is not refused, it does not wait, and no row of its group does. `{w}`
-/// selects the groups of those: once, and not for each row.
+/// A row that can be sent: it is not refused, it does not wait, and no row of its group waits.
+/// `{w}` selects the groups of waiting rows, once and not for each row.
 const SENDABLE: &str =
     "o.refused IS NULL AND (o.retry_at IS NULL OR NOT o.{waits}) AND (o.group_digest IS NULL OR (o.queue, o.group_digest) NOT IN ({w}))";
 
-/// The rows of the queue `$1` with these numbers `$2` and ids `$3`. One look-up for each: a join
-/// would read the whole queue, by a plan of which a table that was never analyzed gives no better
-/// idea.
+/// The rows of the queue `$1` with these numbers `$2` and ids `$3`. It makes one look-up for each
+/// row. A join would read the whole queue if the table was never analyzed.
 const THESE: &str = "queue = $1 AND ctid = ANY (ARRAY(SELECT o.ctid FROM unnest($2::bigint[], $3::bytea[]) AS r(seq, id) CROSS JOIN LATERAL \
     (SELECT ctid FROM {s}.queue_outbox WHERE queue = $1 AND seq = r.seq AND id = r.id LIMIT 1) o))";
 
-/// `f`: the queues that have rows, and their floors `$1` and `$2`. Queues with a floor are known,
-/// and the others are found by a loose scan of the index between them.
+/// `f`: the queues that have rows, and their floors `$1` and `$2`. Queues with a floor are known.
+/// The others are found by a loose index scan between them.
 const QUEUES: &str = "k AS (SELECT k.queue, lead(k.queue) OVER (ORDER BY k.queue) AS next, k.floor \
     FROM (SELECT '' AS queue, 0::int8 AS floor UNION ALL SELECT * FROM unnest($1::text[], $2::int8[])) k), \
     q AS (SELECT queue, next FROM k UNION ALL SELECT CASE WHEN q.next IS NULL \
@@ -88,11 +87,11 @@ const COLUMNS: &str = "o.seq, o.id, o.body, (extract(epoch FROM o.created_at) * 
 type Connect = dyn Fn() -> BoxFuture<'static, Result<Client, tokio_postgres::Error>> + Send + Sync;
 
 impl Relay {
-    /// A relay of the outbox in the schema `public` of the database that a URL names:
-    /// `postgres://user:password@host/database`. With the feature `tls`, it connects with TLS as
-    /// `sslmode` says (`prefer`, `require`, `verify-ca`, `verify-full`), and trusts the
-    /// certificates in the file `sslrootcert`, or else those of the public authorities. For any
-    /// other way to connect, see [`postgres_with`](Self::postgres_with).
+    /// A relay of the outbox in the schema `public` of the database at this URL:
+    /// `postgres://user:password@host/database`. With the feature `tls`, `sslmode` selects the use
+    /// of TLS (`prefer`, `require`, `verify-ca`, `verify-full`). The relay trusts the certificates
+    /// in the file `sslrootcert`, or else those of the public authorities. For any other way to
+    /// connect, see [`postgres_with`](Self::postgres_with).
     ///
     /// # Errors
     /// [`Error::Postgres`] for a URL that cannot be read, [`Error::Invalid`] for a parameter of TLS
@@ -101,10 +100,10 @@ impl Relay {
         Relay::postgres_in(url, "public")
     }
 
-    /// The same of an outbox in another schema.
+    /// The same for an outbox in another schema.
     ///
     /// # Errors
-    /// The same, and [`Error::Invalid`] for the name of a schema that cannot be one.
+    /// The same, and [`Error::Invalid`] for an invalid name of a schema.
     pub fn postgres_in(url: &str, schema: &str) -> Result<Relay> {
         let Url { config, tls } = Url::read(url)?;
         let what = format!("PostgreSQL database `{}`", config.get_dbname().or(config.get_user()).unwrap_or_default());
@@ -114,7 +113,7 @@ impl Relay {
                 let (client, mut connection) = config.connect(tls).await?;
                 tokio::spawn(async move {
                     let mut messages = poll_fn(move |context| connection.poll_message(context));
-                    // The caller of a query gets an error, too.
+                    // The caller of a query also gets an error.
                     while let Some(Ok(message)) = messages.next().await {
                         if let AsyncMessage::Notification(notification) = message
                             && let Some(database) = read_hex(notification.payload())
@@ -129,9 +128,9 @@ impl Relay {
         })
     }
 
-    /// A relay whose connections the application makes: with client certificates, or from a secret
-    /// that changes, for example. `what` names the database in log lines and in reports, and
-    /// `schema` is the one that has the tables.
+    /// A relay with connections that the application opens, for example with client certificates or
+    /// with a secret that changes. `what` names the database in log lines and in reports. `schema`
+    /// is the schema of the tables.
     ///
     /// `connect` returns an exclusive connection, and spawns its driver. A relay calls it
     /// when it starts, after each error, and about once a minute for the cleanup of endings; a
@@ -181,7 +180,7 @@ struct Postgres {
     schema: String,
     holder: Vec<u8>,
     client: Option<Client>,
-    /// The identity of the database that the floors are of.
+    /// The identity of the database to which the floors belong.
     database: Vec<u8>,
     floors: Floors,
 }
@@ -214,7 +213,7 @@ impl Postgres {
         self.begin_waiting("5s").await
     }
 
-    /// The same, whose statements wait for a lock for this time at most.
+    /// The same with a maximum time for which statements wait for a lock.
     async fn begin_waiting(&mut self, lock: &str) -> Result<Tx<'_>> {
         self.client().await?;
         let Some(client) = &mut self.client else { unreachable!("it was connected") };
@@ -224,13 +223,13 @@ impl Postgres {
     }
 }
 
-/// Nothing waits for ever: no timeout of the server ends a COMMIT that waits for a standby.
+/// Ends every wait: no timeout of the server ends a COMMIT that waits for a standby.
 async fn in_time<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     timeout(DEADLINE, work).await.unwrap_or(Err(Error::Late(DEADLINE)))
 }
 
 impl Tx<'_> {
-    /// Runs a statement, in which `{s}` is the schema.
+    /// Runs a statement. `{s}` in it is replaced by the schema.
     async fn run(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<PgRow>> {
         self.tx.query_typed(&sql.replace("{s}", self.schema), values).await.map_err(with_tables)
     }
@@ -250,7 +249,7 @@ impl Tx<'_> {
         Ok(found.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
     }
 
-    /// Ends a request, if it is still the one in flight: its rows go, or are set aside.
+    /// Ends a request, if it is still the one in flight: its rows are deleted or set aside.
     async fn end(&self, queue: &str, done: &Done) -> Result<()> {
         let Done { request: Request { name, number, digest, rows, .. }, fates } = done;
         let digest = digest.as_slice();
@@ -303,8 +302,8 @@ impl Tx<'_> {
         .map(drop)
     }
 
-    /// Locks the row of the queue, and wins or keeps the lease. Only a new request moves the end of
-    /// it.
+    /// Locks the row of the queue, and acquires or keeps the lease. Only a new request extends the
+    /// lease.
     async fn lease(&self, queue: &str) -> Result<Option<PgRow>> {
         let sql = format!(
             "UPDATE {{s}}.queue_relay SET holder = $2, \
@@ -338,12 +337,12 @@ impl Tx<'_> {
         rows(&self.run(&sql, &[(&queue, Type::TEXT), (&seqs, Type::INT8_ARRAY)]).await?)
     }
 
-    /// The next rows, in a statement of its own: its snapshot is not older than the lock.
+    /// The next rows, in a separate statement: its snapshot is not older than the lock.
     async fn next(&self, queue: &str, floors: &mut Floors) -> Result<Vec<Row>> {
         let waiting = format!(
             "SELECT b.queue, b.group_digest FROM {{s}}.queue_outbox b WHERE b.queue = $1 AND b.group_digest IS NOT NULL AND b.{WAITS}"
         );
-        // Bodies are read only of those that fit.
+        // Bodies are read only of rows that fit into the request.
         let sql = format!(
             "WITH t AS (SELECT seq, id, n FROM (SELECT t.seq, t.id, sum(bytes) OVER (ORDER BY seq, id) AS bytes, row_number() OVER (ORDER BY seq, id) AS n \
              FROM (SELECT o.seq, o.id, octet_length(o.body) AS bytes FROM {{s}}.queue_outbox o WHERE o.queue = $1 AND o.seq >= $2 AND {} \
@@ -378,7 +377,7 @@ impl Tx<'_> {
         Ok(digest)
     }
 
-    /// False: nothing may be committed.
+    /// Returns false if the transaction must not be committed.
     async fn take(&self, take: &Take<'_>, floors: &mut Floors) -> Result<(Taken, bool)> {
         let queue = take.queue;
         if let Some(done) = take.done {
@@ -441,12 +440,12 @@ impl Tx<'_> {
     }
 }
 
-/// For people.
+/// For operators.
 impl Tx<'_> {
-    /// Rows that are not refused are counted from the floors on, and the refused ones by their own
-    /// index.
+    /// Rows that are not refused are counted from the floors on. Refused rows are counted with a
+    /// separate index.
     async fn figures(&self, most: i64, floors: &Floors) -> Result<Vec<OutboxQueue>> {
-        // The oldest row is the first one that was inserted, or nearly so.
+        // The oldest row is the row with the lowest number, or nearly so.
         let sql = format!(
             "WITH RECURSIVE {QUEUES}, n AS (SELECT coalesce(f.queue, r.queue) AS queue, coalesce(f.floor, -9223372036854775808) AS floor \
              FROM f FULL JOIN {{s}}.queue_relay r ON r.queue = f.queue WHERE coalesce(f.queue, r.queue) <> '') \
@@ -492,9 +491,9 @@ impl Tx<'_> {
         rows(&found)?.iter().zip(&found).map(read).collect()
     }
 
-    /// The row of the relay is locked: no request begins or ends meanwhile. A row that was refused
-    /// may be below the floors of relays, so it gets a new number: drawn, as by an INSERT, after
-    /// that of the transaction.
+    /// The row of the relay is locked, so no request begins or ends in the meantime. A refused row
+    /// may be below the floors of relays, so it gets a new number. As with an INSERT, this number
+    /// is drawn after that of the transaction.
     async fn change(&self, queue: &str, change: &OutboxChange) -> Result<Vec<OutboxRowId>> {
         let of_queue: [Value<'_>; 1] = [(&queue, Type::TEXT)];
         let locked = self.run("SELECT seqs FROM {s}.queue_relay WHERE queue = $1 FOR UPDATE", &of_queue).await?;
@@ -645,8 +644,8 @@ impl Store for Postgres {
             let sql = "SELECT pg_is_in_recovery(), d.id, e.ending FROM {s}.queue_database d CROSS JOIN unnest($1::bytea[]) WITH ORDINALITY AS k(job, n) \
                 LEFT JOIN LATERAL (SELECT ending FROM {s}.queue_effects WHERE job = k.job AND part = '' LIMIT 1) e ON TRUE ORDER BY k.n"
                 .replace("{s}", &self.schema);
-            // In one round trip: all three are sent before the first answer. Hidden rows are an
-            // error here, too, and not endings that do not exist.
+            // In one round trip: all three are sent before the first answer. Hidden rows are also
+            // an error here, and are not treated as missing endings.
             let client = self.client().await?;
             let begun = client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; SET LOCAL row_security = off");
             let keys: [Value<'_>; 1] = [(&keys, Type::BYTEA_ARRAY)];
@@ -663,8 +662,8 @@ impl Store for Postgres {
         .await
     }
 
-    /// The INSERT waits for another one that is not committed, and the update of what it finds for
-    /// another update. Nothing of it stays.
+    /// The INSERT waits for an uncommitted INSERT, and the update of an existing row waits for
+    /// another update. The transaction is rolled back.
     async fn settled(&mut self, key: &EffectsKey) -> Result<Option<Vec<u8>>> {
         in_time(async {
             let tx = self.begin().await?;
@@ -717,8 +716,8 @@ impl Store for Postgres {
         .await
     }
 
-    /// Floors stay: a read from the start may have taken too long. Of an older state of the
-    /// database, the next read from the start corrects them.
+    /// Floors are kept, because a read from the start may have taken too long. If the database was
+    /// restored, the next read from the start corrects them.
     fn disconnect(&mut self) {
         self.client = None;
     }

@@ -1,4 +1,4 @@
-//! TLS by rustls.
+//! TLS with rustls.
 
 use std::{
     io,
@@ -26,7 +26,7 @@ use tokio_rustls::TlsConnector;
 use super::url::Verify;
 use crate::error::{Error, Result};
 
-/// Connects with TLS, if the URL and the server want it.
+/// Connects with TLS, if the URL and the server require it.
 #[derive(Clone, Debug)]
 pub(super) struct Tls(Arc<ClientConfig>);
 
@@ -72,7 +72,7 @@ impl Tls {
 #[derive(Debug)]
 struct Verifier {
     verify: Verify,
-    /// Those that the URL names. A server may have one of them as its own, which is no chain.
+    /// The certificates from the URL. A server may use one of them directly, without a chain.
     pinned: Vec<CertificateDer<'static>>,
     chain: Option<Arc<WebPkiServerVerifier>>,
     provider: Arc<CryptoProvider>,
@@ -96,7 +96,7 @@ impl ServerCertVerifier for Verifier {
             return has_name().map(|()| ServerCertVerified::assertion());
         }
         match chain.verify_server_cert(certificate, others, host, ocsp, now) {
-            // The name is looked at last.
+            // The name is verified last.
             Err(rustls::Error::InvalidCertificate(CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. })) => {
                 has_name().map(|()| ServerCertVerified::assertion())
             }
@@ -140,7 +140,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for T
 /// One connection.
 pub(super) struct Connect {
     config: Arc<ClientConfig>,
-    /// That of a Unix socket is empty, or a path. It has no TLS.
+    /// The host. It is empty or a path for a Unix socket, which has no TLS.
     host: String,
 }
 
@@ -158,7 +158,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Conne
     }
 }
 
-/// A certificate that is not trusted: what to do.
+/// Adds a fix to the error for an untrusted certificate.
 fn with_fix(error: io::Error) -> io::Error {
     let certificate = error.get_ref().and_then(|cause| cause.downcast_ref()).and_then(|cause| match cause {
         rustls::Error::InvalidCertificate(problem) => Some(problem),

@@ -1,5 +1,5 @@
 //! The URL of a PostgreSQL database, and the TLS of the relay's connections. The values of
-//! `sslmode` mean what they mean in libpq and in sqlx:
+//! `sslmode` have the same meaning as in libpq and in sqlx:
 //!
 //! | `sslmode` | TLS | the certificate of the server |
 //! |---|---|---|
@@ -13,7 +13,7 @@ use tokio_postgres::Config;
 
 use crate::error::{Error, Result};
 
-/// What is verified.
+/// The part of the server's certificate that is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "tls"), allow(dead_code))]
 pub(super) enum Verify {
@@ -22,7 +22,7 @@ pub(super) enum Verify {
     Host,
 }
 
-/// What a URL says.
+/// The settings of a URL.
 #[derive(Clone, Debug)]
 pub(super) struct Url {
     pub(super) config: Config,
@@ -32,7 +32,7 @@ pub(super) struct Url {
 const MODES: &str = "is unknown; use disable, prefer, require, verify-ca or verify-full";
 
 impl Url {
-    /// Reads a URL. The parameters of TLS that tokio-postgres does not know are taken out of it.
+    /// Reads a URL. The TLS parameters that tokio-postgres does not support are removed from it.
     pub(super) fn read(url: &str) -> Result<Url> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let (mut rest, mut mode, mut roots) = (Vec::new(), None, None);
@@ -56,7 +56,7 @@ impl Url {
             other => return Err(Error::Invalid { field: "sslmode", value: other.chars().take(80).collect(), problem: MODES.to_owned() }),
         };
         let sslmode = format!("sslmode={plain}");
-        // In the other form, `host=db user=shop`, tokio-postgres reads everything.
+        // tokio-postgres reads the other form, `host=db user=shop`, without changes.
         let config = match base.contains("://") {
             true => {
                 rest.push(&sslmode);
@@ -68,13 +68,13 @@ impl Url {
     }
 }
 
-/// Without the escapes of a URL.
+/// Decodes the percent-escapes of a URL.
 fn decoded(value: &str) -> String {
     let (mut bytes, mut left) = (Vec::new(), value);
     while let Some(first) = left.bytes().next() {
         let escape = left.strip_prefix('%').and_then(|left| u8::from_str_radix(left.get(..2)?, 16).ok());
         bytes.push(escape.unwrap_or(first));
-        // A byte that is no whole character is only pushed.
+        // A byte of a multi-byte character is only appended.
         left = match escape {
             Some(_) => &left[3..],
             None => {

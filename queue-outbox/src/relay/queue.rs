@@ -1,4 +1,4 @@
-//! A queue of the outbox, as one relay sees it between two rounds.
+//! A queue of the outbox, in the state of one relay between two rounds.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -16,31 +16,31 @@ use crate::store::{Done, Fate, LEASE, Request};
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// A relay without the lease looks again this often.
+/// The polling interval of a relay without the lease.
 const LEASED: Duration = Duration::from_secs(1);
 
-/// Rows of this age are worth a warning.
+/// The minimum age of rows for a warning.
 const OLD: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 pub(super) struct Queue {
-    /// In flight. It stays, unchanged, until it is answered.
+    /// The request in flight. It is not changed until it is answered.
     pub(super) request: Option<Request>,
     /// The answer to the last request, which the next take ends.
     pub(super) done: Option<Done>,
     /// A new name for the request, and whether all rows of the queue may have been sent before.
     pub(super) renamed: Option<(String, bool)>,
-    /// Until when the lease is ours, by our own clock.
+    /// The end of the relay's lease, by the relay's own clock.
     leased_until: Option<Instant>,
-    /// Not before this.
+    /// The earliest time of the next request.
     due: Option<Instant>,
     pause: Duration,
-    /// When the first and the last call failed since the last one that did not.
+    /// The times of the first and the last failure since the last successful call.
     failing: Option<Failing>,
     warned: Option<Instant>,
-    /// How often in a row the request got a new name.
+    /// How often in a row the request has received a new name.
     renames: u32,
-    /// Whether the database has rows of it to send.
+    /// Whether the database has rows of the queue to send.
     pub(super) has_rows: bool,
     counts: Relayed,
 }
@@ -55,7 +55,7 @@ impl Queue {
         self.due.is_none_or(|due| due <= now)
     }
 
-    /// Whether nothing is known of it that the next round needs.
+    /// Whether the next round needs no state of this queue.
     pub(super) fn is_idle(&self) -> bool {
         !self.has_rows && self.request.is_none() && self.done.is_none()
     }
@@ -76,8 +76,8 @@ impl Queue {
         self.due = Some(Instant::now() + LEASED.mul_f64(0.75 + fastrand::f64() / 2.0));
     }
 
-    /// A call has failed. While the lease is ours it is tried again after a pause; then another
-    /// relay may have it, for the length of a lease.
+    /// Records a failed call. While the relay has the lease, it tries again after a pause. After
+    /// that another relay may have the lease, for the length of a lease.
     pub(super) fn failed(&mut self, queue: &str, error: &dyn std::fmt::Display) {
         let now = Instant::now();
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
@@ -101,7 +101,7 @@ impl Queue {
         }
     }
 
-    /// Sends the request, if there is one. True: it was answered.
+    /// Sends the request, if there is one. Returns true if it was answered.
     pub(super) async fn send(&mut self, client: &Client, queue: &str) -> bool {
         let Some(request) = self.request.take() else { return false };
         let outcome = if request.is_changed { Err(changed(&request)) } else { enqueue(client, queue, &request).await };
@@ -149,7 +149,7 @@ impl Queue {
                 tracing::warn!(queue, job = %job.id, why, "a job of the outbox was rejected and will not be sent again");
                 Fate::Refused(why)
             }
-            // The first of a group: the others wait with it.
+            // Counts the first job of a group. The other jobs of the group wait with it.
             Enqueued::GroupFull | Enqueued::Held if job.group.is_none() || put_off.insert(&job.group) => {
                 self.counts.put_off += 1;
                 Fate::Later
@@ -164,7 +164,7 @@ impl Queue {
         fates.collect()
     }
 
-    /// Adds what it has done since the last time.
+    /// Adds the counts since the last call.
     pub(super) fn count(&mut self, all: &mut Relayed) {
         let Relayed { sent, refused, put_off, perhaps_twice } = std::mem::take(&mut self.counts);
         all.sent += sent;
@@ -174,7 +174,7 @@ impl Queue {
     }
 }
 
-/// Some of its rows are gone, or are others: nothing may be deleted by an answer to it.
+/// Some of its rows are missing or were changed. An answer to it must not delete rows.
 fn changed(request: &Request) -> Error {
     Error::Old { name: request.name.producer.clone(), seq: u64::try_from(request.number).unwrap_or(0) }
 }
@@ -187,7 +187,7 @@ pub(super) async fn register(client: &Client, queue: &str) -> Result<String, Err
     Ok(registered.name.as_str().to_owned())
 }
 
-/// Sends a request as it is stored. Gives the answer for each row.
+/// Sends a request as it is stored. Returns the answer for each row.
 async fn enqueue(client: &Client, queue: &str, request: &Request) -> Result<Vec<(Enqueued, NewJob)>, Error> {
     let jobs = request.rows.iter().map(|row| decode(queue, &row.id, &row.body, row.created_ms, row.age));
     let jobs = jobs.collect::<Result<Vec<NewJob>, Error>>()?;

@@ -1,4 +1,4 @@
-//! Effects that commit together with the ending of their job, by rusqlite.
+//! Effects that commit together with the ending of their job, with rusqlite.
 
 use std::{
     fmt,
@@ -21,8 +21,8 @@ use crate::{
     error::{Error, Result},
 };
 
-/// The transaction of a run, which [`begin`](Commit::begin) has begun. It dereferences to that of
-/// rusqlite. Dropped, it is rolled back.
+/// The transaction of a run, from [`begin`](Commit::begin). It dereferences to the transaction of
+/// rusqlite. It is rolled back when it is dropped.
 pub struct JobTransaction<'a> {
     tx: Transaction<'a>,
     outbox: Outbox,
@@ -49,9 +49,9 @@ impl fmt::Debug for JobTransaction<'_> {
     }
 }
 
-/// Commits the effects of a job together with its ending: for tasks that return [`Done`]. Their
-/// effects happen once, wherever a process crashes. The transaction of rusqlite is not `Send`:
-/// these are plain functions, for `#[task(blocking)]` and `spawn_blocking`.
+/// Commits the effects of a job together with its ending, for tasks that return [`Done`]. Their
+/// effects happen once, even if a process crashes. The transaction of rusqlite is not `Send`, so
+/// these are synchronous functions, for `#[task(blocking)]` and `spawn_blocking`.
 ///
 /// ```no_run
 /// use queue_core::prelude::*;
@@ -66,15 +66,15 @@ impl fmt::Debug for JobTransaction<'_> {
 /// }
 /// ```
 pub trait Commit {
-    /// Begins the transaction, which writes (`BEGIN IMMEDIATE`). Execute in it what shall happen
-    /// once, and nothing that ends it.
+    /// Begins a write transaction (`BEGIN IMMEDIATE`). Execute in it the statements whose effects
+    /// happen once, but no statement that ends it.
     ///
     /// # Errors
     /// [`Error::OtherDatabase`] for an outbox of PostgreSQL; [`Error::Synchronous`],
     /// [`Error::Attached`]; [`Error::Sqlite`].
     fn begin<'c>(&self, outbox: &Outbox, connection: &'c mut Connection) -> Result<JobTransaction<'c>>;
 
-    /// Commits the effects, and that the job is done with this result. The handle of the job
+    /// Commits the effects and the ending: the job is done with this result. The handle of the job
     /// returns the result if the job is kept.
     ///
     /// # Errors

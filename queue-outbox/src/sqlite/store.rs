@@ -1,5 +1,5 @@
-//! The outbox in a SQLite file, as a relay uses it: on a connection of its own that syncs every
-//! commit, and on the threads for blocking work.
+//! The SQLite store of a relay. It has a separate connection that syncs every commit, and uses the
+//! threads for blocking work.
 
 use std::{
     path::{Path, PathBuf},
@@ -23,14 +23,13 @@ use crate::{
     },
 };
 
-/// A row that can be sent: it is not refused, it does not wait, and no row of its group does. A row
-/// waits for 60 s at most: a time that lies further ahead is that of a clock that was wrong. ?2 is
-/// the time.
+/// A row that can be sent: it is not refused, it does not wait, and no row of its group waits. A
+/// row waits for 60 s at most. A later time comes from a wrong clock. ?2 is the time.
 const SENDABLE: &str = "o.refused IS NULL AND (o.retry_at IS NULL OR o.retry_at NOT BETWEEN ?2 AND ?2 + 90000) \
     AND (o.group_digest IS NULL OR NOT EXISTS (SELECT 1 FROM main.queue_outbox b \
     WHERE b.queue = o.queue AND b.group_digest = o.group_digest AND b.retry_at BETWEEN ?2 AND ?2 + 90000))";
 
-/// One row. Numbers can begin again, and two queues can have jobs of one given id.
+/// One row. Numbers can start again, and two queues can have jobs with the same given id.
 const THIS: &str = "queue = ?1 AND seq = ?2 AND id = ?3";
 
 const ENDING: &str = "SELECT ending FROM main.queue_effects WHERE job = ?1 AND part = ''";
@@ -53,7 +52,8 @@ struct Sqlite {
     connection: Option<Open>,
 }
 
-/// Which file is at a path: another one if the file was replaced, by a restore for example.
+/// The identity of the file at a path. It changes if the file is replaced, for example by a
+/// restore.
 type Identity = (u64, u64);
 
 type Open = (Connection, Option<Identity>);
@@ -64,7 +64,7 @@ fn identity(path: &Path) -> Option<Identity> {
         use std::os::unix::fs::MetadataExt;
         std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
     }
-    // Here an open file can be neither deleted nor moved.
+    // On these systems an open file can be neither deleted nor moved.
     #[cfg(not(unix))]
     {
         let _ = path;
@@ -73,15 +73,15 @@ fn identity(path: &Path) -> Option<Identity> {
 }
 
 impl Sqlite {
-    /// Does some work with the connection on a thread that may block.
+    /// Runs some work with the connection on a blocking thread.
     async fn work<T: Send + 'static>(&mut self, work: impl FnOnce(&mut Connection, &[u8]) -> Result<T> + Send + 'static) -> Result<T> {
         let (connection, path, holder) = (self.connection.take(), self.path.clone(), self.holder.clone());
         let worked = tokio::task::spawn_blocking(move || -> Result<(Open, Result<T>)> {
             let (mut connection, file) = match connection.filter(|(_, file)| *file == identity(&path)) {
                 Some(open) => open,
                 None => {
-                    // Read before the file is opened: if it is replaced in between, it is opened
-                    // again.
+                    // Read before the file is opened. If the file is replaced in between, it is
+                    // opened again.
                     let file = identity(&path);
                     (open(&path)?, file)
                 }
@@ -94,7 +94,7 @@ impl Sqlite {
         done
     }
 
-    /// The same in a transaction that writes. It commits if the work says so.
+    /// The same in a write transaction. The result of the work selects whether it commits.
     async fn write<T: Send + 'static>(&mut self, work: impl FnOnce(&Tx<'_>) -> Result<(T, bool)> + Send + 'static) -> Result<T> {
         self.work(move |connection, holder| {
             let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -120,8 +120,8 @@ fn open(path: &Path) -> Result<Connection> {
     Ok(connection)
 }
 
-/// Broker, producer, number, rows and digest of the request of a queue, and up to which number rows
-/// are suspect.
+/// Broker, producer, number, rows and digest of the request of a queue, and the number up to which
+/// rows are suspect.
 type Leased = (Option<String>, Option<String>, i64, Option<String>, Option<Vec<u8>>, i64);
 
 struct Tx<'a> {
@@ -219,7 +219,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Wins or keeps the lease. Only a new request moves the end of it.
+    /// Acquires or keeps the lease. Only a new request extends it.
     fn lease(&self, queue: &str) -> Result<Option<Leased>> {
         const LEASED: &str = "UPDATE main.queue_relay SET holder = ?2, until = CASE WHEN holder = ?2 AND seqs IS NOT NULL THEN until ELSE ?3 + ?4 END \
             WHERE queue = ?1 AND (holder = ?2 OR until IS NULL OR until NOT BETWEEN ?3 AND ?3 + ?4) \
@@ -283,7 +283,7 @@ impl Tx<'_> {
     }
 }
 
-/// For people.
+/// For operators.
 impl Tx<'_> {
     fn change(&self, queue: &str, change: &OutboxChange) -> Result<Vec<OutboxRowId>> {
         let seqs = "SELECT seqs FROM main.queue_relay WHERE queue = ?1";
@@ -315,7 +315,7 @@ impl Tx<'_> {
     }
 }
 
-/// The numbers of a request, as they are stored.
+/// The row numbers of a stored request.
 fn numbers(seqs: &str) -> Vec<i64> {
     seqs.split(',').filter_map(|seq| seq.parse().ok()).collect()
 }
@@ -381,7 +381,7 @@ impl Store for Sqlite {
             connection.query_row(sql, [&is_so], |row| row.get(0)).optional().map_err(with_tables)
         });
         if known.await? == Some(true) {
-            // Nothing is written while nothing changes.
+            // Without a change there is no write.
             return Ok(());
         }
         let changed = move |tx: &Tx<'_>| Ok((tx.tx.execute("UPDATE main.queue_database SET full_queues = ?1", [&full])?, true));
@@ -390,7 +390,7 @@ impl Store for Sqlite {
 
     async fn figures(&mut self, most: i64) -> Result<Vec<OutboxQueue>> {
         self.work(move |connection, _| {
-            // The oldest row is the first one that was inserted, or nearly so.
+            // The oldest row is the row with the lowest number, or nearly so.
             let sql = "WITH RECURSIVE q(queue) AS (SELECT min(queue) FROM main.queue_outbox UNION ALL \
                 SELECT (SELECT min(o.queue) FROM main.queue_outbox o WHERE o.queue > q.queue) FROM q WHERE q.queue IS NOT NULL), \
                 t(now) AS (SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)), \
@@ -457,7 +457,7 @@ impl Store for Sqlite {
         .await
     }
 
-    /// One transaction writes at a time, so a new one sees all that was committed.
+    /// Only one transaction writes at a time, so a new one sees all committed data.
     async fn settled(&mut self, key: &EffectsKey) -> Result<Option<Vec<u8>>> {
         let key = *key;
         self.write(move |tx| {

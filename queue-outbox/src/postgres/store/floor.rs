@@ -1,5 +1,6 @@
-//! Where a relay begins to read a queue. While a session keeps an old snapshot, the index keeps the
-//! entries of rows that were sent, and a take that begins at the start reads all of them again.
+//! The number at which a relay begins to read a queue. While a session has an old snapshot, the
+//! index keeps the entries of rows that were sent. A take from the start would read all of them
+//! again.
 //!
 //! A floor is a number below which a queue has no row that can be sent, and will have none. Rows
 //! can become visible late, so the lowest number that a take has seen is a floor only when every
@@ -11,12 +12,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// All queues are read from the start after this time: the numbers of rows may begin again, and
+/// All queues are read from the start after this time. The numbers of rows may start again, and
 /// rows may be changed by hand.
 const FROM_START: Duration = Duration::from_secs(5);
 
-/// And after this many times what the last such round took in the database: one that takes too long
-/// for a statement must not be all that a relay does.
+/// The minimum interval is also a multiple of the time that the last such round took in the
+/// database. The relay must have time for other work if a round takes too long for a statement.
 const AT_MOST: u32 = 10;
 
 /// With more queues than this, all floors are forgotten.
@@ -25,8 +26,8 @@ const MOST: usize = 1000;
 #[derive(Debug, Default)]
 pub(super) struct Floors {
     of: BTreeMap<String, Floor>,
-    /// When the next round may begin that reads from the start, and how long this one has read, if
-    /// it does.
+    /// The earliest start of the next round that reads from the start, and how long the current one
+    /// has read, if it does.
     next: Option<Instant>,
     from_start: Option<Duration>,
 }
@@ -43,12 +44,12 @@ impl Default for Floor {
     }
 }
 
-/// The lowest number that a take has seen.
+/// The lowest number in a take.
 #[derive(Clone, Copy, Debug)]
 enum Seen {
     Nothing,
     Now(i64),
-    /// And the number of the transaction of the next take.
+    /// The lowest number, and the number of the transaction of the next take.
     Before(i64, i64),
 }
 
@@ -83,7 +84,7 @@ impl Floors {
         if self.from_start.is_some() { Default::default() } else { self.known() }
     }
 
-    /// The same in every round.
+    /// The queues with a floor, and their floors, in every round.
     pub(super) fn known(&self) -> (Vec<&str>, Vec<i64>) {
         self.of.iter().map(|(queue, floor)| (queue.as_str(), floor.proved)).unzip()
     }
@@ -96,7 +97,7 @@ impl Floors {
         let (seen, bound) = match floor.seen {
             Seen::Nothing => return floor.seen = Seen::Now(lowest),
             Seen::Now(seen) => (seen.min(lowest), own),
-            // Numbers only grow, unless the database was restored into another cluster.
+            // Numbers only increase, unless the database was restored into another cluster.
             Seen::Before(_, bound) if own <= bound => return floor.seen = Seen::Now(lowest),
             Seen::Before(seen, bound) => (seen.min(lowest), bound),
         };
