@@ -1,6 +1,6 @@
--- Renames the keys of the wrong type. A key that has the new name already stays as it is.
+-- Renames the keys of the wrong type. An existing key with the new name is not replaced.
 -- KEYS: all keys of the queue
--- ARGV[1]    suffix  what is added to the name of a key
+-- ARGV[1]    suffix  the suffix for the new name of a key
 -- ARGV[2..]  types   the type of each key, in the order of KEYS
 -- Returns: for each key its new name, or '' if it was not renamed
 --- include script/prelude

@@ -1,6 +1,6 @@
 -- The part of the auditor that finds damage. It only reads, and it decodes the stored data itself.
 -- It includes no door, because a mistake of a door is damage too.
--- ARGV[1]    check     what to examine: a name of `CHECKS`
+-- ARGV[1]    check     the check: a name of `CHECKS`
 -- ARGV[2..]  subjects  names, ids, members or pairs
 --- include script/prelude, script/clock, script/bits, script/life, script/recount_bits
 

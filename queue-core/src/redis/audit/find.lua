@@ -1,5 +1,5 @@
 -- Finds damage that other programs or bugs of this library have caused. It changes nothing.
--- ARGV[1]    check     what to examine: a name of `CHECKS` in `audit/checks.lua`, or `all`
+-- ARGV[1]    check     the check: a name of `CHECKS` in `audit/checks.lua`, or `all`
 -- ARGV[2..]  subjects  names, ids, members or pairs, as the check takes them
 -- Returns: the damaged subjects, or the answer that the check describes
 -- Errors: FEATURE, SCHEMA

@@ -1,5 +1,5 @@
 -- Finds damage and repairs it.
--- ARGV[1]    check     what to examine: a name of `CHECKS` in `audit/checks.lua`
+-- ARGV[1]    check     the check: a name of `CHECKS` in `audit/checks.lua`
 -- ARGV[2..]  subjects  names, ids, members or pairs, as the check takes them
 -- Returns: that of `audit/find.lua`
 -- Errors: FEATURE, SCHEMA

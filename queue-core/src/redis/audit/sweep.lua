@@ -1,6 +1,6 @@
 -- Runs one round of housekeeping.
--- ARGV[1]   items       the most items of a kind to remove; 0: remove nothing, only report what is
---                       overdue
+-- ARGV[1]   items       the most items of a kind to remove; 0: remove nothing, only report
+--                       overdue items
 -- ARGV[2]   producers   the age at which producers are removed, in ms
 -- ARGV[3]   remembered  the age at which remembered ids are removed, in ms
 -- ARGV[4]   most_ids    the most remembered ids
@@ -10,12 +10,12 @@
 -- ARGV[8]   kept_bytes  the most bytes of kept jobs
 -- ARGV[9]   sweeper     the number of the sweeper, or 0
 -- ARGV[10]  topic       '1' for the address of a topic. Its sweeper also trims the log, and always
---                       keeps others away.
--- Returns: nothing if another sweeper is at work; or the number of:
+--                       excludes others.
+-- Returns: nothing if another sweeper is active; or the number of:
 --     producers, remembered ids, dead jobs, ended jobs, keys;
 --     ids of the buried jobs (a list);
 --     rates, groups, marks of waiters, ids of backfills;
---     1 if more is left of some kind.
+--     1 if more items of some kind are left.
 --     With 0 items also: lanes and parked jobs. A number is then 0 unless more than
 --       `C.cleanup_behind` are overdue.
 -- Errors: FEATURE, SCHEMA

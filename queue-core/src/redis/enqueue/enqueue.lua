@@ -6,7 +6,7 @@
 --     'r', list, n, then n pairs of id and envelope: generated ids, ready now
 --     's', n, then n times id, envelope, priority, delay or '', time or '': generated ids, for
 --       later
---     'g', n, then n times id, envelope, priority, delay or '', time or '', digest: given ids
+--     'g', n, then n times id, envelope, priority, delay or '', time or '', digest: chosen ids
 --     'u', n, then n jobs with keys, see `enqueue/unique.lua`
 --     'k', hold, conflict, n, then n pairs of id and envelope, then n keys: generated ids of normal
 --       priority and without a group, ready now
@@ -15,11 +15,11 @@
 --       ready now
 --     'o', n, then n times id, envelope, priority, delay or '', time or '': generated ids, of a
 --       relay
---     'x', n: jobs of a relay that are withheld, because a lane does not know what they need
+--     'x', n: withheld jobs of a relay, because a lane does not know a feature that they need
 --     'G', group or '': the group of the following jobs, except those of 'r', 'q' and 'm'
 --     'M', chain or '', cost: the limits of the same jobs
 -- Returns: nothing if all jobs were stored; or a digit per job, in the order of the parts, with the
---   ids that these digits name
+--   ids to which these digits refer
 -- Errors: BEHIND, FEATURE, FORGOTTEN, OLD, SCHEMA
 -- Events: hint, transitions
 --- include script/prelude

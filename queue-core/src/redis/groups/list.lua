@@ -1,12 +1,12 @@
 -- Reads groups and their rules.
 -- ARGV[1]  which  'one', 'line' or 'all'
--- ARGV[2]  group  a group; with 'all' the group to continue behind, or ''
+-- ARGV[2]  group  a group; with 'all' the group to continue after, or ''
 -- ARGV[3]  limit  with 'line' the most jobs, with 'all' the most groups
 -- Returns:
 --     the rule of all groups, the declarations of the code, the rule of plain jobs, the current
 --       time, and the first jobs of the line;
---     then of each group its name, its ready jobs, its running jobs, its rule, the job that blocks
---       its line or '', and since when its oldest ready job could start, or ''
+--     then for each group its name, its ready jobs, its running jobs, its rule, the job that blocks
+--       its line or '', and the time since which its oldest ready job could start, or ''
 -- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/schema, script/clock
 

@@ -1,7 +1,7 @@
--- Decides again which groups may be served, after the rule of all groups has changed.
--- ARGV[1]  from   the place of `line` to begin behind, or ''
+-- Updates which groups may be served, after the rule of all groups has changed.
+-- ARGV[1]  from   the member of `line` to begin after, or ''
 -- ARGV[2]  limit  the most groups
--- Returns: the place to continue behind, or nothing
+-- Returns: the member to continue after, or nothing
 -- Errors: FEATURE, SCHEMA
 -- Events: hint
 --- include script/prelude, script/clock, script/bits, doors/groups

@@ -4,7 +4,7 @@
 -- ARGV[3]  wanted  the new rule, '' for none
 -- ARGV[4]  group   the group of the rule, or ''
 -- Returns: 'SET', 'STALE' or 'MANY'. The text of a pause follows its rule, and is kept while the
---   group is paused. Of the declarations of the code ('+') everything stored is compared.
+--   group is paused. For the declarations of code ('+'), the whole stored form is compared.
 -- Errors: FEATURE, SCHEMA
 -- Events: hint
 --- include script/prelude, script/clock, script/bits, doors/pauses

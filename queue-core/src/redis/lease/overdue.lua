@@ -1,11 +1,11 @@
 -- Finds lanes whose leases have expired (R7, first check).
 -- ARGV[1]  limit    the most lanes of a kind
--- ARGV[2]  skipped  how many lanes to skip
+-- ARGV[2]  skipped  the number of lanes to skip
 -- Returns:
 --     names and deadlines of the lanes whose leases have expired;
---     how many lanes are fenced;
---     names, deadlines and durations of the lanes whose deadline is further ahead than their lease
---       is long
+--     the number of fenced lanes;
+--     names, deadlines and durations of the lanes whose deadline is further ahead than the
+--       duration
 --- include script/prelude, script/clock, lease/duration
 
 local expired = call('ZRANGEBYSCORE', K.leases, '-inf', ms(now), 'WITHSCORES', 'LIMIT', ARGV[2], ARGV[1])

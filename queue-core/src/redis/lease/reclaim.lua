@@ -3,14 +3,14 @@
 -- ARGV[2]       window   the time from the first crash after which crashes are counted from zero,
 --                        in ms
 -- ARGV[3]       delay    the delay of the retry, in ms, multiplied by the number of crashes
--- ARGV[4]       n        how many tasks have their own number of crashes
+-- ARGV[4]       n        the number of tasks with their own number of crashes
 -- ARGV[5..]     tasks    n pairs of a task and its number of crashes
 -- ARGV[5+2n..]  jobs     triples of an id, its receipt, and one of:
 --     '+RAN': the job is charged a crash, after a run of at most RAN ms;
---     '0': it is not charged;
---     'f': it is not charged, because its process lives and only its lane was forgotten.
+--     '0': the job is not charged;
+--     'f': the job is not charged, because its process is alive and only its lane was forgotten.
 --     A job of a lane that has left is never charged.
--- Returns: how many jobs were not charged, how many are retried, and the ids of the buried jobs
+-- Returns: the number of jobs that were not charged, the number of retries, and the buried ids
 -- Errors: FEATURE, SCHEMA
 -- Events: hint, hint_tick, hint_ended, transitions
 --- include script/prelude, script/clock, script/bits, doors/settle, doors/end, doors/back

@@ -1,13 +1,13 @@
--- Reads keys of limits.
+-- Reads limit keys.
 -- ARGV[1]    which  'of' or 'these'
--- ARGV[2]    name   'of': the bytes of the keys that are made of the name of the limit
--- ARGV[3]    from   'of': the key to begin behind, or ''
+-- ARGV[2]    name   'of': the first bytes of the keys, which are derived from the limit's name
+-- ARGV[3]    from   'of': the key to begin after, or ''
 -- ARGV[4]    limit  'of': the most keys
 -- ARGV[2..]  keys   'these': the keys
 -- Returns:
---     of each key: the key, what is stored of its limit, the slots that are held, the first jobs
---       that hold them, the waiting jobs, the first of these or '', and until when the key lets no
---       job start, or ''
+--     for each key: the key, the stored form of its limit, the number of held slots, the first jobs
+--       that hold them, the number of waiting jobs, the first of these or '', and the time until
+--       which no job of the key may start, or ''
 -- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/clock, script/schema
 

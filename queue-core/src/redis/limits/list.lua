@@ -1,8 +1,8 @@
 -- Reads limits.
--- ARGV[1..]  names  the bytes of the keys that are made of the names of the limits; omitted: all
---                   limits
--- Returns: of each limit: what is stored, the slots that are held, and the jobs that wait for a
---   slot and for the rate
+-- ARGV[1..]  names  the first bytes of the limits' keys, which are derived from their names;
+--                   omitted: all limits
+-- Returns: for each limit: the stored form, the number of held slots, and the numbers of jobs
+--   that wait for a slot and for the rate
 -- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/clock, script/schema
 

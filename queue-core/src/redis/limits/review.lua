@@ -1,8 +1,8 @@
 -- Opens the keys that may have room after a limit was changed.
--- ARGV[1]  name   the bytes of the keys that are made of the name of the limit
--- ARGV[2]  from   the key to begin behind, or ''
+-- ARGV[1]  name   the first bytes of its keys, which are derived from its name
+-- ARGV[2]  from   the key to begin after, or ''
 -- ARGV[3]  limit  the most keys
--- Returns: the key to continue behind, or nothing
+-- Returns: the key to continue after, or nothing
 -- Errors: FEATURE, SCHEMA
 -- Events: hint
 --- include script/prelude, script/clock, script/bits, doors/groups

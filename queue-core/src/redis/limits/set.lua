@@ -1,7 +1,7 @@
--- Changes a limit if what is stored is what the caller has read.
--- ARGV[1]  name    the bytes of the keys that are made of the name of the limit
--- ARGV[2]  read    what was read, '' for nothing
--- ARGV[3]  wanted  what is to be stored, '' for nothing
+-- Changes a limit if the stored form is the one that the caller has read.
+-- ARGV[1]  name    the first bytes of its keys, which are derived from its name
+-- ARGV[2]  read    the stored form that was read, '' for none
+-- ARGV[3]  wanted  the new stored form, '' to remove the limit
 -- Returns: 'SET', 'STALE' or 'MANY'
 -- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/clock, script/bits

@@ -4,7 +4,7 @@
 -- ARGV[3]  kind     'start': the kind of the operation
 -- ARGV[3]  runner   'take': the runner
 -- ARGV[4]  total    'start': the number of jobs
--- ARGV[4]  at_once  'take': '1' if it does not wait for the lease of the runner before
+-- ARGV[4]  at_once  'take': '1' if it does not wait for the lease of the previous runner
 -- ARGV[5]  runner   'start': the runner or '-'
 -- ARGV[6]  said     'start': the description of the operation
 -- Returns: 'NONE'; or 'DONE', 'OTHER' or 'UNDERWAY' with an id and the stored operation

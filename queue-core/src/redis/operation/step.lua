@@ -2,16 +2,16 @@
 -- `broker/operation/mod.rs`.
 -- ARGV[1]     id        the id of the operation
 -- ARGV[2]     runner    the runner
--- ARGV[3]     step      the number of the step before
--- ARGV[4]     position  the position behind the step, or '-'
--- ARGV[5]     examined  how many jobs were examined
--- ARGV[6]     skipped   how many of them were skipped
+-- ARGV[3]     step      the number of the previous step
+-- ARGV[4]     position  the position after the step, or '-'
+-- ARGV[5]     examined  the number of examined jobs
+-- ARGV[6]     skipped   the number of skipped jobs among them
 -- ARGV[7]     ends      the state in which the operation has ended, or ''
 -- ARGV[8]     problem   why it has failed
 -- ARGV[9]     verb      'pop', or the verb of a change
 -- ARGV[10]    why       the reason of a cancellation, or ''
 -- ARGV[11]    states    the states in which jobs are changed, separated by commas
--- ARGV[12..]  jobs      ids; of a requeue triples, see `people/requeueing.lua`
+-- ARGV[12..]  jobs      ids; for a requeue triples, see `people/requeueing.lua`
 -- Returns: 'NONE'; or 'DONE' or 'OTHER' with the id, the stored operation, and 1 if there may be
 --   more jobs to pop
 -- Errors: FEATURE, SCHEMA

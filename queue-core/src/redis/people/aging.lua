@@ -1,7 +1,7 @@
--- Changes how often waiting jobs rise.
--- ARGV[1]  read    what was read, '' for nothing
--- ARGV[2]  wanted  what is to be stored, '' for nothing
--- Returns: 'SET'; 'MORE' if the call has to be repeated; or a list of what is stored instead
+-- Changes the interval of aging.
+-- ARGV[1]  read    the stored form that was read, '' for none
+-- ARGV[2]  wanted  the new stored form, '' for none
+-- Returns: 'SET'; 'MORE' if the call has to be repeated; or a list with the present stored form
 -- Errors: BEHIND, FEATURE, SCHEMA
 --- include script/prelude, script/clock, script/bits, script/guard, script/tools
 

@@ -1,15 +1,15 @@
 -- Reads the position of jobs in the queue.
 -- ARGV[1..]  ids  the ids of the jobs
--- Returns: the current time, 1 if the queue is paused or 0, and of each job:
+-- Returns: the current time, 1 if the queue is paused or 0, and for each job:
 --     job state             the answer of `shown`, or false if there is no such job
---     key holder            of a held job: the job that holds its key
---     lease left            of an active job: the remaining lease of its lane in ms, even if the
---                           lane is fenced; false if the lane is not known
---     Of a ready job the following rows; without a group and limits, only the first two:
+--     key holder            for a held job: the job that holds its key
+--     lease left            for an active job: the remaining lease of its lane in ms, even if the
+--                           lane is fenced; false if the lane is unknown
+--     For a ready job the following rows; without a group and limits, only the first two:
 --     jobs ahead            the jobs of its line that start first
 --     groups in turn        the other groups that are eligible
---     blocking limit keys   of each: key, rule, until when or '', held slots, some jobs that hold
---                           them
+--     blocking limit keys   for each: key, rule, the time until which it blocks or '', held slots,
+--                           some jobs that hold them
 --     group                 name, pause rule or '', cap or '', running jobs, a sample of these at
 --                           the cap
 --     line holder           the job that blocks the line of the group, or ''

@@ -1,5 +1,5 @@
 -- Marks a queue as followed by a watcher.
--- ARGV[1]  duration  how long the mark is valid, in ms
+-- ARGV[1]  duration  the validity of the mark in ms
 -- Returns: nothing if the queue does not exist; or:
 --     the number of the last transition;
 --     1 if the queue was marked already, or 0;

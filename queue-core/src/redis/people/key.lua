@@ -1,6 +1,6 @@
 -- Reads which job holds a key.
 -- ARGV[1]  key  the key
--- Returns: the id, until when it holds the key or '', and the job that is held for the key or '';
+-- Returns: the id, the end of its hold time or '', and the job that is held for the key or '';
 --   or nothing
 -- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/clock, script/bits, doors/keys

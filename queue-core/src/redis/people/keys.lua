@@ -1,8 +1,8 @@
 -- Reads a page of the held keys.
 -- ARGV[1]  cursor  the cursor
 -- ARGV[2]  count   about how many keys to examine
--- Returns: the next cursor, and of each held key: the key, the id, until when it holds the key or
---   '', and the job that is held for the key or ''
+-- Returns: the next cursor, and for each held key: the key, the id, the end of its hold time
+--   or '', and the job that is held for the key or ''
 -- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/clock, script/bits, doors/keys
 

@@ -2,7 +2,7 @@
 -- ARGV[1]  of      'q', 'g' and a group, or 't' and a task
 -- ARGV[2]  pauses  '1' to pause or '0' to resume
 -- ARGV[3]  until   '1': '' for no end, a time in ms, or '+' and a number of ms from now
--- ARGV[4]  said    '1': who pauses and why, as it is stored
+-- ARGV[4]  said    '1': the stored name of the operator and reason
 -- Returns: 'SET'; 'PAST' if the end has passed; 'MANY' if the limit of group rules or of paused
 --   tasks is reached
 -- Errors: BEHIND, FEATURE, SCHEMA

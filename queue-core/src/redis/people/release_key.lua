@@ -1,6 +1,6 @@
--- Releases a key, whichever job holds it.
+-- Releases a key from the job that holds it.
 -- ARGV[1]  key  the key
--- Returns: that of `people/key.lua`, as it was before
+-- Returns: the answer of `people/key.lua` before the release
 -- Errors: FEATURE, SCHEMA
 -- Events: hint, transitions
 --- include script/prelude, script/clock, script/bits, doors/keys

@@ -1,7 +1,7 @@
 -- Removes all keys of an unused queue.
 -- KEYS: all keys of the queue
--- ARGV[1]  remembered  how long given ids are remembered, in ms, unless a worker has reported it
--- Returns: a list of what uses the queue, which is empty if its keys were removed
+-- ARGV[1]  remembered  how long chosen ids are remembered, in ms, unless a worker has reported it
+-- Returns: the uses of the queue; an empty list if its keys were removed
 -- Errors: SCHEMA
 --- include script/prelude, script/clock, script/schema
 

@@ -1,17 +1,17 @@
--- Reads some jobs of one place.
+-- Reads some jobs of one key.
 -- ARGV[1]    place   the key to read
 -- ARGV[2]    limit   the most jobs to examine
 -- ARGV[3]    order   'behind' or 'met'
--- ARGV[4]    score   'behind': the score to continue behind; omitted: from the beginning
--- ARGV[5]    member  'behind': the member to continue behind, which need not exist any more
+-- ARGV[4]    score   'behind': the score to continue after; omitted: from the beginning
+-- ARGV[5]    member  'behind': the member to continue after, which may have been removed
 -- ARGV[4]    cursor  'met': the cursor
 -- ARGV[5]    life    'met': the life of the server that has returned the cursor
 -- ARGV[6..]  states  'met': the wanted states
 -- Returns:
 --     'behind': members of a sorted set, in its order: member, score, member, score, and so on
 --     'met': jobs in the order of this server. A job that stays in the place is returned, even if
---       it moves within the place. The next cursor ('0' at the end), the life of this server, how
---       many were examined, then pairs of an id and the answer of `shown`.
+--       it moves within the place. The next cursor ('0' at the end), the life of this server, the
+--       number of examined jobs, then pairs of an id and the answer of `shown`.
 --- include script/prelude, script/life, people/shown
 
 local HASHES = { jobs = K.jobs, active = K.active, held = K.held, records = K.records }

@@ -4,9 +4,9 @@
 --     the lanes and the workers;
 --     1 if the queue is paused, or 0;
 --     the counters;
---     how often waiting jobs rise, in ms, or 0;
+--     the interval of aging in ms, or 0;
 --     the current time;
---     since when the oldest ready job could start, or nothing
+--     the time since which the oldest ready job could start, or nothing
 -- Errors: FEATURE, SCHEMA
 --- include script/prelude, script/clock
 

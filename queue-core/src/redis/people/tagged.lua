@@ -2,10 +2,10 @@
 -- ARGV[1]  name   the name of the tag
 -- ARGV[2]  value  the value of the tag
 -- ARGV[3]  limit  the most ids
--- ARGV[4]  after  the id to continue behind, or ''
--- ARGV[5]  life   the life of the server that has returned this id; omitted where any server knows
---                 it
--- Returns: how many jobs have the tag, the life of this server if one was given, and the ids
+-- ARGV[4]  after  the id to continue after, or ''
+-- ARGV[5]  life   the life of the server that has returned this id; omitted if the id is valid on
+--                 any server
+-- Returns: the number of jobs with the tag, the life of this server if one was passed, and the ids
 --- include script/prelude, script/life, doors/tags
 
 local digest = digest_of_tag(ARGV[1], ARGV[2])

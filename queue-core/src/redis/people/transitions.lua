@@ -1,4 +1,4 @@
--- Reads the transitions behind a number.
+-- Reads the transitions after a number.
 -- ARGV[1]  number  the number
 -- ARGV[2]  limit   the most pieces
 -- Returns: the number of the last transition, the life of the mark, and the stored pieces

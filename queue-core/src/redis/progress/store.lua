@@ -1,10 +1,10 @@
 -- Stores the progress and the log lines that handlers report of their running jobs. It does not run
 -- on a full server.
 -- ARGV[1]    lane  the name of the lane
--- ARGV[2..]  jobs  of each job:
+-- ARGV[2..]  jobs  for each job:
 --     id, claim, attempt;
---     number of its progress or '', age and packed form of it;
---     number of the first line, how many lines, and of each line age, level and text
+--     number of its progress or '', its age and packed form;
+--     number of the first line, the number of lines, and for each line age, level and text
 -- Returns: for each job 1 if it was stored, 0 if its receipt is not valid
 -- Errors: BEHIND, FEATURE, FORGOTTEN, SCHEMA
 -- Events: hint_progress

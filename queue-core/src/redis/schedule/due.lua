@@ -1,9 +1,9 @@
--- Returns the due schedules, and postpones each in case it is not set meanwhile. It uses no
+-- Returns the due schedules, and postpones each, in case the caller does not change it. It uses no
 -- additional memory.
 -- ARGV[1]  limit     the most schedules
--- ARGV[2]  postpone  how long they are postponed, in ms
--- Returns: the current time and when the next schedule is due or '', both in microseconds; then
---   names, definitions and states
+-- ARGV[2]  postpone  the time by which they are postponed, in ms
+-- Returns: the current time and the due time of the next schedule or '', both in microseconds;
+--   then names, definitions and states
 -- Errors: SCHEMA
 --- include script/prelude, script/clock, script/schema, script/tools
 

@@ -6,7 +6,7 @@
 -- ARGV[4]     deed        's' to set it or 'r' to remove it
 -- ARGV[5]     definition  the definition, or '' to keep it
 -- ARGV[6]     state       the new state
--- ARGV[7]     due         when it is due, or ''
+-- ARGV[7]     due         its due time, or ''
 -- ARGV[8]     declared    '1' if code declares it
 -- ARGV[9]     cancels     the id of a job to cancel, or ''
 -- ARGV[10]    needs       the feature bits that the jobs need

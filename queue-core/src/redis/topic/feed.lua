@@ -2,7 +2,7 @@
 -- entry while fewer jobs are ready than wanted. If many jobs are wanted, it also reads entries for
 -- later turns, because many calls with few entries cost more.
 -- ARGV[1]  name    the name of the subscription
--- ARGV[2]  wanted  how many jobs are wanted
+-- ARGV[2]  wanted  the number of wanted jobs
 -- Returns: 1 if there is more to read, or 0
 -- Errors: FEATURE, SCHEMA
 -- Events: hint, hint_tick, hint_ended, transitions

@@ -7,16 +7,16 @@
 --     begin   that of `look`, then a token, the stored begin, and the token that `look` has
 --             returned
 --     count   two positions: from and to; changes nothing
---     cancel  a token, the reason or '', and ids of jobs: those that still wait are cancelled
+--     cancel  a token, the reason or '', and ids of jobs: waiting ones are cancelled
 --     forget  a position, and a token
---     end     a token, and how many entries were forgotten
+--     end     a token, and the number of forgotten entries
 -- ARGV[3..]  arguments  those of the step
 -- Returns: '' if there is no such subscription; 'OTHER' if another rewind has taken over; or of the
 --   step:
---     look, begin    the new cursor, the old cursor, the first of all entries or '', how many
---                    entries before it are gone, the token of the rewind before or ''
---     count, forget  how many entries there were, the position behind them, 1 if there are more
---     cancel         how many jobs were cancelled
+--     look, begin    the new cursor, the old cursor, the first of all entries or '', the number
+--                    of removed entries before it, the token of the previous rewind or ''
+--     count, forget  the number of entries, the position after them, 1 if there are more
+--     cancel         the number of cancelled jobs
 --     end            nothing
 -- Errors: FEATURE, SCHEMA
 -- Events: hint, hint_tick, hint_ended, transitions

@@ -1,6 +1,6 @@
 -- Removes entries of a topic that its retention does not keep, one step. An entry that a
 -- subscription has not read stays until it is older than the limit of the lag.
--- Returns: how many entries were removed, how often a subscription had not read one of them, and 1
+-- Returns: the number of removed entries, how often a subscription had not read one of them, and 1
 --   if there may be more
 -- Errors: SCHEMA
 --- include script/prelude, script/schema, script/clock, topic/subscription

@@ -3,25 +3,25 @@
 -- ARGV[1]    lane     the name of the lane
 -- ARGV[2]    seq      the number of the turn
 -- ARGV[3]    lease    the duration of the lease from now on, in ms
--- ARGV[4]    claim    how many jobs are wanted
+-- ARGV[4]    claim    the number of wanted jobs
 -- ARGV[5]    count    the most kept jobs
 -- ARGV[6]    bytes    the most bytes of kept jobs
 -- ARGV[7]    suspect  whether a suspect may be claimed ('1' or '0')
--- ARGV[8]    resumed  how many tasks may be resumed
+-- ARGV[8]    resumed  the number of tasks that may be resumed
 -- ARGV[9..]  rest     in this order:
---     the names of these tasks, and if there are any the release
---     other endings: how many, and of each its claim, id, kind and two parameters
---     what runs have used of rates, see `turn/used.lua`
---     groups of acks, to the end: claim; how long they are kept, in ms, or ''; how many, and their
---       ids; how many results, and these; if they are kept their sizes, or the one that all have
--- Returns: times are in microseconds: a job starts when it is due, not a millisecond later.
+--     the names of these tasks, and the release if there are any
+--     other endings: their number, and for each its claim, id, kind and two parameters
+--     the reported usage of rates, see `turn/used.lua`
+--     groups of acks, to the end: claim; the retention in ms, or ''; the number of acks, and their
+--       ids; the number of results, and the results; for kept jobs the sizes, or one common size
+-- Returns: times are in microseconds, so that a job starts when it is due, not a millisecond later.
 --     ids, envelopes, claim number, current time;
 --     waiting work (the sum of 1 for more jobs and 2 for suspects), time to the next due job or '';
 --     lanes, bits or nothing;
 --     attempts, crashes, snoozes of the jobs;
 --     positions of stale endings as text, 1 if jobs are parked, 1 if the queue is paused;
---     if a pause has ended or jobs were parked because their tasks are paused: what was resumed,
---       and the ids of these jobs
+--     if a pause has ended or jobs were parked because their tasks are paused: the resumed
+--       subjects, and the ids of these jobs
 -- Errors: FEATURE, FORGOTTEN, OLD, SCHEMA
 -- Events: hint, hint_tick, hint_ended, transitions
 --- include script/prelude, script/clock, script/bits, script/tools, script/hint, script/rare, doors/transitions, doors/aging, doors/watched, doors/progress, doors/tags, schedule/ended

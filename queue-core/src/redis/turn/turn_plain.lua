@@ -4,14 +4,14 @@
 -- ARGV[1]    lane   the name of the lane
 -- ARGV[2]    seq    the number of the turn
 -- ARGV[3]    lease  the duration of the lease from now on, in ms
--- ARGV[4]    claim  how many jobs are wanted
--- ARGV[5..]  acks   groups, to the end: claim, how many, and their ids
--- Returns: that of `turn.lua`, up to the attempts; or nothing if `turn.lua` is needed, and then
---   nothing is written. It is needed if:
+-- ARGV[4]    claim  the number of wanted jobs
+-- ARGV[5..]  acks   groups, to the end: claim, the number of acks, and their ids
+-- Returns: that of `turn.lua`, up to the attempts. If `turn.lua` is needed, it returns nothing and
+--   writes nothing. That is the case if:
 --     the queue has another bit, or a job is due;
 --     the lane is not known, or the turn is not its next;
 --     an ending is stale; or
---     another program has changed what is stored of a job that would be claimed.
+--     another program has damaged a job that would be claimed.
 --- include script/prelude, script/clock
 
 local head = call('HMGET', K.meta, 'schema', 'bits', 'due', 'claim')
