@@ -275,7 +275,7 @@ do
     return come
   end
 
-  -- The number of ids that were pushed behind the former last ids of a list, if it is at most the
+  -- The number of ids that were pushed after the former last ids of a list, if it is at most the
   -- given bound; nil if the former last ids are no longer in the list.
   local function growth(list, tail, come)
     local ids = call('LRANGE', READY[list], -(come + #tail), -1)

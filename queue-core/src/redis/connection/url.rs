@@ -7,7 +7,7 @@
 //! | `redis+sentinel://[user:password@]host[:26379],host…/service[/db]` | the sentinels that know the service's master |
 //! | `redis+cluster://[user:password@]host[:6379],host…` | some nodes of a cluster |
 //!
-//! `rediss` in place of `redis` means TLS. The [`Parameters`] may follow behind a `?`.
+//! `rediss` instead of `redis` means TLS. The [`Parameters`] may follow after a `?`.
 
 use std::{
     fs,

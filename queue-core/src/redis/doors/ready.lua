@@ -97,7 +97,7 @@ local function take_due(key)
   return due_ids
 end
 
--- The ids of jobs of a task that are parked, behind one, which stay so.
+-- The ids of parked jobs of a task, after one. They stay parked.
 local function parked_of(task, most, behind)
   local from = behind and '(' .. task .. '\0' .. behind or '[' .. task .. '\0'
   local ids = call('ZRANGEBYLEX', K.parked, from, '(' .. task .. '\1', 'LIMIT', 0, most)

@@ -1,4 +1,4 @@
-//! The list of all queues, which is in a hash slot of its own.
+//! The list of all queues, which has its own hash slot.
 
 use std::time::Instant;
 

@@ -47,7 +47,7 @@ pub(super) fn constants() -> [(&'static str, String); 73] {
         ("max_bytes", MAX_BYTES.to_string()),
         ("due_items", DUE_ITEMS.to_string()),
         ("unrun_ms", UNRUN_MS.to_string()),
-        // The record of a worker without a record of its own, except for the time.
+        // The record of a worker that has none, except for the time.
         ("no_record", text_of(WorkerInfo::default().encoded())),
         // Unreadable jobs.
         ("releases", UNREADABLE_RELEASES.to_string()),

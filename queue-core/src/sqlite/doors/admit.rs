@@ -36,7 +36,7 @@ const PARKED_NAMES: usize = 100;
 /// room. It skips suspects, and jobs of groups, which wait until they are served.
 const PARKED_BESIDE: usize = 100;
 
-/// The same for jobs behind the first ones.
+/// The same for jobs after the first ones.
 const PARKED_FURTHER: usize = 500;
 
 /// The claimed jobs of one turn, and its remaining room.
@@ -177,7 +177,7 @@ impl Admission {
         behind: &Value,
         beside: usize,
     ) -> Result<Option<Value>, Failed> {
-        /// The entries of a task's parked jobs behind one, with the crashes of each.
+        /// The entries of a task's parked jobs after one, with the crashes of each.
         const PARKED_IDS: &str = "SELECT id, ifnull(crashes, 0) FROM queue_parked LEFT JOIN queue_jobs USING (queue, id) \
             WHERE queue = ?1 AND task = ?2 AND id > ?3 ORDER BY id LIMIT ?4";
         /// A parked job, as `Waiting` reads it.

@@ -1,4 +1,4 @@
-//! Which jobs with limits a claim picks: of the open chains of a group, in rotation.
+//! Selects the jobs with limits for a claim: from the open chains of a group, in rotation.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Chains that one claim shuts, at most.
+/// The most chains that one claim shuts.
 const SHUT: usize = 1000;
 
 /// A share of a group: one start.
@@ -29,9 +29,10 @@ pub(super) struct Share<'a> {
 }
 
 impl Share<'_> {
-    /// Of jobs of equal priority those with limits come first in half of the starts of a group.
-    /// Multiples of the golden ratio spread evenly, also those of every second or third start: a
-    /// group that rests between its starts passes some over.
+    /// Whether jobs with limits come first in this share, among jobs of equal priority. They do in
+    /// half of the starts of a group. Multiples of the golden ratio are spread evenly, even if only
+    /// every second or third of them occurs: a group that pauses between its starts skips some of
+    /// them.
     fn is_of_limited(&self) -> bool {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
         let share = (self.start / self.cost.max(1)).cast_unsigned();
@@ -39,13 +40,14 @@ impl Share<'_> {
     }
 }
 
-/// The open chains of a group, as far as they are known.
+/// The open chains of a group that were read.
 pub(super) struct Chains {
     asked: usize,
     known: VecDeque<Chain>,
-    /// Priority and ticket of the last that was read; nothing: they are all known.
+    /// Priority and ticket of the last chain that was read; `None`: all were read.
     behind: Option<(i64, i64)>,
-    /// Those of which something was picked: which pick of the claim was the last, and how many were.
+    /// The chains from which jobs were picked: the number of the last pick, and the number of
+    /// picks.
     picked: BTreeMap<i64, (usize, usize)>,
     shut: usize,
 }
@@ -53,9 +55,9 @@ pub(super) struct Chains {
 pub(super) struct Chain {
     pub(super) chain: i64,
     pub(super) priority: i64,
-    /// Whether it has waited for a key, and nothing was picked of it since.
+    /// Whether it has waited for a key, and no job was picked from it since.
     pub(super) has_waited: bool,
-    /// Place behind which its next job stands.
+    /// The place after which its next job is.
     behind: i64,
 }
 
@@ -65,8 +67,8 @@ impl Chains {
         Chains { asked, known: VecDeque::new(), behind, picked: BTreeMap::new(), shut: 0 }
     }
 
-    /// Those of which something was picked: which pick of the claim was the last, the chain, and how
-    /// many were.
+    /// The chains from which jobs were picked: the number of the last pick, the chain, and the
+    /// number of picks.
     pub(super) fn touched(&self) -> impl Iterator<Item = (usize, i64, usize)> {
         self.picked.iter().map(|(chain, (pick, picks))| (*pick, *chain, *picks))
     }
@@ -87,9 +89,9 @@ impl Chains {
         Ok(())
     }
 
-    /// The next job of a group, and of its holder alone if it has one: what cannot start is shut.
-    /// `free`: the priority of a job without limits that is ready in this group; of equal ones both
-    /// have their share.
+    /// The next job of a group. If a job blocks the group line, only that job may be next. Chains
+    /// that cannot start a job are shut. `free`: the priority of a ready job without limits in this
+    /// group. If the priorities are equal, both kinds get their share.
     pub(super) fn next(
         &mut self,
         tx: &mut Tx<'_>,
@@ -129,7 +131,7 @@ impl Chains {
             let picks = self.picked.get(&chain.chain).map_or(0, |(_, picks)| *picks);
             self.picked.insert(chain.chain, (ledger.next_pick(), picks + 1));
             (chain.behind, chain.has_waited) = (pos, false);
-            // Behind the others of its priority.
+            // Behind the other chains of its priority.
             let place = self.known.iter().position(|other| other.priority > chain.priority).unwrap_or(self.known.len());
             self.known.insert(place, chain);
             return Ok(Some(id));
@@ -137,14 +139,14 @@ impl Chains {
     }
 }
 
-/// How many plain jobs without limits are ready, by priority.
+/// The numbers of ready plain jobs without limits, by priority.
 pub(super) struct Lists([u64; 4]);
 
-/// What is next of the plain jobs.
+/// The next plain job.
 pub(super) enum Plain {
-    /// One with limits.
+    /// A job with limits.
     Limited(Value),
-    /// The first in the line.
+    /// The first job in the line.
     Free,
 }
 
@@ -158,7 +160,8 @@ impl Lists {
         Ok(Lists(lists))
     }
 
-    /// The next: of a higher priority first; of equal ones both kinds have their share.
+    /// The next job: of a higher priority first. If the priorities are equal, both kinds get their
+    /// share.
     pub(super) fn next(
         &mut self,
         tx: &mut Tx<'_>,

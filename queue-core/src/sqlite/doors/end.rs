@@ -107,7 +107,7 @@ pub(crate) fn done(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, kept: O
 
 /// Makes the job a dead letter.
 pub(crate) fn bury(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, reason: BuryReason) -> Result<(), Failed> {
-    /// Makes a dead letter of a job. Gives its bytes.
+    /// Makes a dead letter of a job. Returns its bytes.
     const BURY: &str = "UPDATE queue_jobs SET state = ?3, rank = 0, pos = ?4, ended = ?4, note = ?5 \
         WHERE queue = ?1 AND id = ?2 RETURNING length(envelope)";
     note_end_and_notify(tx, queue, &job, "dead")?;
@@ -168,7 +168,7 @@ pub(crate) fn expired(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>) -> R
 }
 
 fn unwanted(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, state: i64, note: Option<&str>) -> Result<(), Failed> {
-    /// Ends a job that nobody will run any more. Gives its bytes.
+    /// Ends a job that no worker will run any more. Returns its bytes.
     /// ?1 queue, ?2 id, ?3 state (cancelled or expired), ?4 pos: until when it is kept, ?5 now, ?6
     /// reason.
     const UNWANTED: &str = "UPDATE queue_jobs SET state = ?3, rank = 0, pos = ?4, ended = ?5, note = ?6 \

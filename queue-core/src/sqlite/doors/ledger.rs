@@ -1,4 +1,4 @@
-//! What one claim knows of keys of limits, and has taken of them.
+//! The state of limit keys during one claim, and the starts that the claim has charged to them.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// What a key lets start, as far as a claim knows.
+/// The state of a limit key during a claim.
 pub(super) struct State {
     pub(super) rule: LimitRule,
     pub(super) left: i64,
@@ -28,7 +28,7 @@ pub(super) struct State {
     pub(super) dirty: bool,
 }
 
-/// What one claim knows of keys, and has taken of them.
+/// The state of limit keys during one claim.
 #[derive(Default)]
 pub(crate) struct Ledger {
     keys: HashMap<LimitKey, State>,
@@ -54,8 +54,8 @@ impl Ledger {
                 stored.map_or((0, 0), |(tat, step, closed)| (gcra::rebased(&rule, (tat - tx.micros()).max(0), step), closed));
             let longest = i64::try_from(LONGEST_CLOSED.as_millis()).unwrap_or(i64::MAX);
             let latest = tx.now.saturating_add(longest);
-            // From now on time passes by the new rate. What is too far ahead was stored by a clock
-            // that was wrong.
+            // From now on the new rate applies. A wrong clock has stored a time that is too far
+            // ahead.
             let dirty = stored.is_some_and(|(tat, step, closed)| {
                 let is_new = rule.rate.is_some_and(|rate| rate.step() != step);
                 tat > tx.micros() && (is_new || tat - tx.micros() > gcra::most(&rule)) || closed > latest
@@ -70,7 +70,8 @@ impl Ledger {
         Ok(self.state(tx, queue, key)?.left <= 0)
     }
 
-    /// From when on a key lets a job of this cost start, its slots apart; `None`: it does now.
+    /// The time from which the rate of a key permits a job of this cost; `None`: now. Slots are not
+    /// checked.
     pub(crate) fn opens_at(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, cost: u32) -> rusqlite::Result<Option<i64>> {
         let state = self.state(tx, queue, key)?;
         let closed = Some(state.closed).filter(|closed| *closed > tx.now);
@@ -87,8 +88,8 @@ impl Ledger {
         Ok(self.opens_at(tx, queue, key, cost)?.map(Until::At))
     }
 
-    /// What holds a job back: the key, and until when. A key that has a rate may be kept for a job
-    /// that costs more.
+    /// The key that blocks a job, and the time until which it does. A key with a rate may be
+    /// reserved for a job with a higher cost.
     pub(crate) fn blocker(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, limited: &Limited) -> rusqlite::Result<Option<(LimitKey, Until)>> {
         for key in &limited.keys {
             if self.is_full(tx, queue, key)? {
@@ -102,7 +103,7 @@ impl Ledger {
         Ok(None)
     }
 
-    /// A job takes its slots and its starts, all or none; `back`: it gives them back.
+    /// Charges the slots and the starts of a job to its keys; `back`: refunds them.
     pub(crate) fn take(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, limited: &Limited, back: bool) -> rusqlite::Result<()> {
         let sign = if back { -1 } else { 1 };
         for key in &limited.keys {
@@ -116,7 +117,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A job that was charged at its claim has really used this.
+    /// Corrects the charge of a job by the usage that it has reported.
     pub(crate) fn correct(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, limited: &Limited, used: &Used) -> rusqlite::Result<()> {
         for key in &limited.keys {
             let Some(starts) = used.of(key) else { continue };
@@ -128,7 +129,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Writes down what has changed of rates.
+    /// Stores the changed rates.
     pub(crate) fn write(&mut self, tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<()> {
         const WRITE: &str = "INSERT OR REPLACE INTO queue_rates (queue, key, tat, step, closed) VALUES (?1, ?2, ?3, ?4, ?5)";
         for (key, state) in self.keys.iter_mut().filter(|(_, state)| state.dirty) {
@@ -139,7 +140,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The number of a job that is picked.
+    /// The number of the next pick.
     pub(super) fn next_pick(&mut self) -> usize {
         self.picks += 1;
         self.picks
@@ -187,14 +188,14 @@ impl Ledger {
         Ok(None)
     }
 
-    /// Whether a key is kept for the first job of a chain that is shut under it.
+    /// Whether a key is reserved for the first job of a chain that is shut under it.
     fn is_kept_for(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, chain: i64) -> rusqlite::Result<bool> {
         Ok(self.state(tx, queue, key)?.rule.rate.is_some() && head_of(tx, queue, chain)?.is_some_and(|head| head.cost > 1))
     }
 
-    /// A chain from which a job was picked moves to the end of its group and priority. A chain
-    /// whose limits have no room is shut, and an empty one is removed. `start`: that of its group
-    /// from now on. `stays`: no job of the chain was taken, so that it keeps its place.
+    /// Moves a chain from which a job was picked to the end of its group and priority. A chain
+    /// whose limits have no room is shut, and an empty one is removed. `start`: the new start of
+    /// its group. `stays`: no job of the chain was taken, so it keeps its place.
     pub(super) fn settle(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, chain: i64, start: i64, stays: bool) -> rusqlite::Result<()> {
         let Some(limited) = head_of(tx, queue, chain)? else { return drop_empty(tx, queue, chain).map(drop) };
         match self.blocker(tx, queue, &limited)? {
@@ -204,7 +205,7 @@ impl Ledger {
         }
     }
 
-    /// How many starts of cost 1 a key lets come now, and from when on if none.
+    /// The number of starts of cost 1 that a key permits now, or the time of the next one.
     fn room(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<Result<i64, Until>> {
         if let Some(until) = self.until(tx, queue, key, 1)? {
             return Ok(Err(until));
@@ -221,9 +222,10 @@ impl Ledger {
         }))
     }
 
-    /// Opens chains that are shut under keys with room, at most this number of each that may be
-    /// served. Those of groups that may not be are opened on the way: no claim meets them again.
-    /// `passed`: how many that were in this claim. Gives the groups of all.
+    /// Opens chains that are shut under keys with room: per key, at most this number of chains
+    /// whose groups may be served. Chains of other groups are opened on the way, and no claim
+    /// examines them again. `passed`: the number of such chains in this claim. Returns the groups
+    /// of all opened chains.
     pub(super) fn open_some(
         &mut self,
         tx: &mut Tx<'_>,
@@ -235,7 +237,7 @@ impl Ledger {
         let (mut names, mut left, keys) = (Vec::new(), most + LIMIT_STEP, due(tx, queue)?);
         self.are_roomy = !keys.is_empty();
         if keys.len() == LIMIT_STEP {
-            // The next claim looks at the keys behind these.
+            // The next claim examines the keys after these.
             keys.iter().try_for_each(|key| tx.sql(BEHIND)?.execute(params![queue.key, key.as_bytes(), tx.now]).map(drop))?;
         }
         for key in keys {
@@ -244,7 +246,7 @@ impl Ledger {
             let mut is_first = true;
             while asked > 0 && *passed < LIMIT_STEP {
                 let Some((chain, start, name)) = first_shut(tx, queue, &key)? else { break };
-                // A key that is reserved for a job lets that job start alone.
+                // A key that is reserved for a job permits only that job.
                 let is_kept = self.is_kept_for(tx, queue, &key, chain)?;
                 if is_kept && !is_first {
                     break;
@@ -268,7 +270,7 @@ impl Ledger {
         Ok(names)
     }
 
-    /// Keys stay among those that may have room while they have it and chains are shut under them.
+    /// A key stays among those that may have room while it has room and chains are shut under it.
     pub(super) fn tidy(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<()> {
         const REST: &str = "DELETE FROM queue_wakes WHERE queue = ?1 AND key = ?2";
         for key in due(tx, queue)? {
@@ -283,15 +285,15 @@ impl Ledger {
     }
 }
 
-/// The chain that is shut under a key whose turn it is, its start and its group.
+/// The next chain that is shut under a key, its start and its group.
 fn first_shut(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<Option<(i64, i64, Vec<u8>)>> {
     const FIRST: &str = "SELECT chain, start, name FROM queue_chains WHERE queue = ?1 AND shut = ?2 ORDER BY start, ticket, chain LIMIT 1";
     let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, Vec<u8>>(2)?));
     tx.sql(FIRST)?.query_row(params![queue.key, key.as_bytes()], read).optional()
 }
 
-/// Of chains of a group that are shut under one key that of the highest priority is opened first,
-/// and of these the oldest: it changes starts with the one whose turn it is.
+/// The chain to open first among the chains of a group that are shut under one key: that of the
+/// highest priority, and of these the oldest. It swaps its start with the chain that would be next.
 fn first_by_priority(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, (chain, start): (i64, i64), name: &[u8]) -> rusqlite::Result<i64> {
     const BEST: &str =
         "SELECT chain, start FROM queue_chains WHERE queue = ?1 AND shut = ?2 AND name = ?3 ORDER BY priority, ticket, chain LIMIT 1";
@@ -321,9 +323,9 @@ fn due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<LimitKey>> {
     Ok(keys.iter().filter_map(|key| LimitKey::from_bytes(key)).collect())
 }
 
-/// Shuts a chain under a key. Tickets grow over all priorities: of jobs that cost more than is left,
-/// the key is reserved for the one that a claim reached first. `stays`: a chain that has waited
-/// keeps its place.
+/// Shuts a chain under a key. Tickets grow over all priorities. If jobs cost more than the key
+/// permits, it is reserved for the job that a claim examined first. `stays`: a chain that has
+/// waited keeps its place.
 pub(super) fn shut(
     tx: &mut Tx<'_>,
     queue: &Queue<'_>,
