@@ -16,22 +16,22 @@ pub(crate) fn answers(bytes: &[u8]) {
     let Ok(value) = redis::parse_redis_value(bytes) else { return };
     let id = JobId::given("fuzz").expect("it is a name");
     people::kept_until(&value);
-    if let Ok(Some(enqueued)) = enqueue::enqueued(value.clone(), 3) {
+    if let Ok(Some(enqueued)) = enqueue::parse_enqueued(value.clone(), 3) {
         assert_eq!(enqueued.len(), 3, "an answer for each job");
     }
-    if let Ok(Some((turn, _))) = turn::answer::turn(value.clone(), &[2, 0, 1]) {
+    if let Ok(Some((turn, _))) = turn::answer::parse_turn(value.clone(), &[2, 0, 1]) {
         assert!(turn.stale.iter().all(|position| *position < 3), "positions of finishes that were sent");
     }
     drop(people::record(&id, value.clone()));
-    drop(lease::gone(value.clone()));
+    drop(lease::parse_cancelled(value.clone()));
     if let Ok(values) = values::array(value.clone()) {
-        enqueue::confirmed(values);
+        enqueue::parse_confirmed(values);
     }
     #[cfg(feature = "cluster")]
-    drop(super::connection::cluster::range(value.clone(), "127.0.0.1"));
+    drop(super::connection::cluster::parse_range(value.clone(), "127.0.0.1"));
     if let Ok(info) = values::text(value) {
         for role in [Role::Standalone, Role::Master, Role::Node] {
-            if let Err(error) = settings::judge(&info, "redis://127.0.0.1:6379", role) {
+            if let Err(error) = settings::check_info(&info, "redis://127.0.0.1:6379", role) {
                 assert!(error.to_string().len() <= crate::envelope::ERROR_MAX, "a message of {} bytes", error.to_string().len());
             }
         }
@@ -59,7 +59,7 @@ pub(crate) fn failures(bytes: &[u8]) {
         assert!(error.to_string().len() <= crate::envelope::ERROR_MAX, "a message of {} bytes", error.to_string().len());
     }
     let gone = redis::Value::BulkString(bytes.to_vec());
-    drop(lease::gone(gone));
+    drop(lease::parse_cancelled(gone));
 }
 
 /// The target of a URL, or the error.

@@ -303,7 +303,7 @@ impl Kind {
     }
 
     /// The type of the key, as the command `TYPE` names it.
-    pub(in crate::redis) fn holds(self) -> &'static str {
+    pub(in crate::redis) fn redis_type(self) -> &'static str {
         match self {
             Kind::Ready0 | Kind::Ready1 | Kind::Ready2 | Kind::Ready3 | Kind::Suspect | Kind::Ended => "list",
             Kind::Scheduled

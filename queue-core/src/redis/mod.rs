@@ -354,7 +354,7 @@ impl Inspect for RedisBroker {
             // A caller that registered in the meantime has found the name on the list. If it
             // registers only now, the name is missing until the next registration, or until a
             // worker of the queue audits it.
-            self.list_again(queue).await?;
+            self.restore_registration(queue).await?;
         }
         Ok(used)
     }

@@ -7,7 +7,7 @@ use redis::Value;
 
 use crate::error::{Error, Result};
 
-pub(in crate::redis) fn strange(what: &str) -> Error {
+pub(in crate::redis) fn unexpected_answer(what: &str) -> Error {
     Error::Internal(format!("{what} has an unknown form"))
 }
 
@@ -15,7 +15,7 @@ pub(in crate::redis) fn array(value: Value) -> Result<Vec<Value>> {
     match value {
         Value::Array(values) | Value::Set(values) => Ok(values),
         Value::Nil => Ok(Vec::new()),
-        _ => Err(strange("an array")),
+        _ => Err(unexpected_answer("an array")),
     }
 }
 
@@ -26,18 +26,18 @@ pub(in crate::redis) fn bytes(value: Value) -> Result<Vec<u8>> {
         Value::Okay => Ok(b"OK".to_vec()),
         Value::Int(number) => Ok(number.to_string().into_bytes()),
         Value::Nil => Ok(Vec::new()),
-        _ => Err(strange("a string")),
+        _ => Err(unexpected_answer("a string")),
     }
 }
 
 pub(in crate::redis) fn text(value: Value) -> Result<String> {
-    String::from_utf8(bytes(value)?).map_err(|_| strange("a text"))
+    String::from_utf8(bytes(value)?).map_err(|_| unexpected_answer("a text"))
 }
 
 pub(in crate::redis) fn number<T: TryFrom<i64> + std::str::FromStr>(value: Value) -> Result<T> {
     match value {
-        Value::Int(number) => T::try_from(number).map_err(|_| strange("a number")),
-        other => text(other)?.parse().map_err(|_| strange("a number")),
+        Value::Int(number) => T::try_from(number).map_err(|_| unexpected_answer("a number")),
+        other => text(other)?.parse().map_err(|_| unexpected_answer("a number")),
     }
 }
 
@@ -57,13 +57,13 @@ pub(in crate::redis) fn large_count(value: Value) -> u64 {
 }
 
 /// A text for messages and pages.
-pub(in crate::redis) fn words(value: Value) -> Result<String> {
+pub(in crate::redis) fn display_text(value: Value) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes(value)?).into_owned())
 }
 
 /// The next value, which has to be present.
 pub(in crate::redis) fn next(values: &mut impl Iterator<Item = Value>) -> Result<Value> {
-    values.next().ok_or_else(|| strange("an incomplete answer"))
+    values.next().ok_or_else(|| unexpected_answer("an incomplete answer"))
 }
 
 /// The longest time, in milliseconds: 140,000 years. A score is a double, which represents twice

@@ -24,7 +24,7 @@ pub fn backup(database: &Path, to: &Path) -> Result<u64> {
         return Err(unusable("is there already; name a new file".to_owned()));
     }
     let connection = schema::open_existing(database)?;
-    let part = beside(to);
+    let part = part_path(to);
     // Private from its first byte. SQLite fills an empty file.
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -32,7 +32,7 @@ pub fn backup(database: &Path, to: &Path) -> Result<u64> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(&part).map_err(|error| unusable(format!("cannot be made: {error}")))?;
     let copied = copy(&connection, database, &part);
-    let size = copied.and_then(|()| placed(&part, to).map_err(|error| unusable(format!("cannot be written: {error}"))));
+    let size = copied.and_then(|()| move_into_place(&part, to).map_err(|error| unusable(format!("cannot be written: {error}"))));
     if size.is_err() {
         let _ = fs::remove_file(&part);
     }
@@ -42,11 +42,11 @@ pub fn backup(database: &Path, to: &Path) -> Result<u64> {
 fn copy(connection: &rusqlite::Connection, database: &Path, part: &Path) -> Result<()> {
     let path = part.to_str().ok_or_else(|| Error::invalid("backup file", part.to_string_lossy(), "is not in UTF-8; name another file"))?;
     let copied = connection.execute("VACUUM INTO ?1", [path]);
-    copied.map(drop).map_err(|error| schema::refused(&schema::shown(Some(database)), &error))
+    copied.map(drop).map_err(|error| schema::open_error(&schema::display_path(Some(database)), &error))
 }
 
 /// Moves the complete file to its final name and syncs it. An existing file is not replaced.
-fn placed(part: &Path, to: &Path) -> io::Result<u64> {
+fn move_into_place(part: &Path, to: &Path) -> io::Result<u64> {
     let file = fs::File::open(part)?;
     file.sync_all()?;
     let size = file.metadata()?.len();
@@ -58,7 +58,7 @@ fn placed(part: &Path, to: &Path) -> io::Result<u64> {
 }
 
 /// The temporary name of the copy.
-fn beside(to: &Path) -> PathBuf {
+fn part_path(to: &Path) -> PathBuf {
     let mut name = to.as_os_str().to_owned();
     name.push(format!(".{}.part", std::process::id()));
     PathBuf::from(name)

@@ -105,7 +105,7 @@ impl Inspect for SqliteBroker {
         let after: Option<UniqueKey> = after.map(str::parse).transpose()?;
         let (queue, limit) = (queue.to_owned(), limit.clamp(1, MAX_ITEMS));
         let page = move |tx: &mut Tx<'_>| {
-            let Some(queue) = tx.queue(&queue)?.filter(|_| tx.keyed()) else { return Ok(KeyPage::default()) };
+            let Some(queue) = tx.queue(&queue)?.filter(|_| tx.may_have_keys()) else { return Ok(KeyPage::default()) };
             let from = after.as_ref().map_or(&[][..], UniqueKey::as_bytes);
             let rows: Vec<Vec<u8>> =
                 tx.sql(KEYS)?.query_map(params![queue.key, from, Unsigned(limit)], |row| row.get(0))?.collect::<Result<_, _>>()?;
@@ -291,6 +291,6 @@ fn remove_queue(tx: &mut Tx<'_>, name: &str) -> std::result::Result<Option<Vec<S
             tx.sql(&format!("DELETE FROM {name} WHERE queue = ?1"))?.execute([queue.key])?;
         }
     }
-    tx.forget_counts(queue.key);
+    tx.discard_counts(queue.key);
     Ok(Some(used))
 }

@@ -158,7 +158,7 @@ impl SqliteBroker {
         let (socket, bell) = match file.map(|path| sockets::listen(path, listeners.clone(), &io)) {
             Some(Ok((socket, peers))) => (Some(socket), bell.with(peers)),
             Some(Err(problem)) => {
-                advice.push(condition::unwoken(&problem));
+                advice.push(condition::no_notifications(&problem));
                 (None, bell)
             }
             None => (None, bell),

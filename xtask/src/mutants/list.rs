@@ -101,7 +101,7 @@ mutants! {
             in corrupt "late::on_redis::a_late_reclaim_takes_nothing_from_a_later_holder_or_from_one_that_lives";
         "reclaim: the lane must be fenced": "and call('HEXISTS', K.lanes, lane_of(receipt) or '') == 0" => ""
             in corrupt "late::on_redis::a_late_reclaim_takes_nothing_from_a_later_holder_or_from_one_that_lives";
-        "reclaim: the last crash buries": "if crashes >= most_crashes(id) then" => "if false then"
+        "reclaim: the last crash buries": "if crashes >= crash_limit(id) then" => "if false then"
             in conformance "on_redis::reclaims::a_job_buried_for_its_crashes_can_be_requeued";
     }
     "queue-core/src/redis/doors/settle.lua" {
@@ -117,11 +117,11 @@ mutants! {
             in conformance "on_redis::keys::a_job_that_comes_back_to_a_key_of_a_younger_one_is_superseded";
     }
     "queue-core/src/redis/doors/end.lua" {
-        "keys: the end frees a key": "give_keys_back(ids, true)" => "give_keys_back({}, true)"
+        "keys: the end frees a key": "release_keys(ids, true)" => "release_keys({}, true)"
             in conformance "on_redis::keys::every_end_lets_the_successor_follow";
     }
     "queue-core/src/redis/doors/groups.lua" {
-        "groups: a slot is given back with the run": "many('ZREM', K.holders, slots)" => "call('ZCARD', K.holders)"
+        "groups: a slot is given back with the run": "call_in_pieces('ZREM', K.holders, slots)" => "call('ZCARD', K.holders)"
             in conformance "on_redis::groups::a_changed_cap_holds_from_the_next_claim_on";
         "groups: the end of a job frees its line": "if lines and call('HGET', K.front, group) == ids[at] then" => "if false then"
             in conformance "on_redis::lines::the_end_of_a_job_frees_the_line";

@@ -2,7 +2,7 @@
 -- It includes no door, because a mistake of a door is damage too.
 -- ARGV[1]    check     the check: a name of `CHECKS`
 -- ARGV[2..]  subjects  names, ids, members or pairs
---- include script/prelude, script/clock, script/bits, script/life, script/recount_bits
+--- include script/prelude, script/clock, script/bits, script/incarnation, script/recount_bits
 
 local broken = {}
 -- The subjects of the check.
@@ -11,7 +11,7 @@ local subjects = { unpack(ARGV, 2) }
 -- damage.
 local repair, tidy = nil, nil
 
-local function found(subject, ...)
+local function report_finding(subject, ...)
   broken[#broken + 1] = subject
   if repair then
     repair(subject, ...)
@@ -25,7 +25,7 @@ local ready = {}
 -- The functions are in a block because Lua allows at most 200 local names in a script.
 do
   -- Iterates over the subjects from a position on.
-  local function each_subject(from)
+  local function subjects_from(from)
     local at = (from or 1) - 1
     return function()
       at = at + 1
@@ -63,7 +63,7 @@ do
   end
 
   -- Decodes the stored group of a job, with its member of `line` if it has been in a line.
-  local function note_of(id)
+  local function stored_place_of(id)
     local stored = call('HGET', K.grouped, id)
     if not stored then
       return nil
@@ -85,7 +85,7 @@ do
 
   -- The place of a job in the line.
   local function line_of(id)
-    local note = note_of(id)
+    local note = stored_place_of(id)
     return note and note.member and is_in_line(note.member) and note.member
   end
 
@@ -103,7 +103,7 @@ do
   end
 
   -- The first place in the line of a chain.
-  local function head_of(entry)
+  local function first_place_of_chain(entry)
     return first_between(K.line, '[' .. entry, '(' .. entry .. '\255')
   end
 
@@ -113,7 +113,7 @@ do
   end
 
   -- The place in `numbered` of a place in the line, if it has one.
-  local function numbered(place)
+  local function numbered_place(place)
     return place.digit and #place.group > 2 and #place.chain > 1 and place.group .. place.digit .. place.number .. place.id
   end
 
@@ -138,7 +138,7 @@ do
   end
 
   -- The job that blocks the line of an ordered group, and its place if it has one.
-  local function front_of(group, rule)
+  local function line_holder(group, rule)
     local id = rule.order == 'o' and call('HGET', K.front, group)
     local member = id and line_of(id)
     return id, member and place_in(member)
@@ -162,7 +162,7 @@ do
         local limited = member and place_in(member)
         if not place then
           break
-        elseif limited and numbered(limited) == place then
+        elseif limited and numbered_place(limited) == place then
           free = free and order_of(free) < order_of(limited) and free or limited
           break
         end
@@ -176,7 +176,7 @@ do
 
   -- Whether a group has a job that may start, apart from suspects.
   local function may_start(group, rule)
-    local id, place = front_of(group, rule)
+    local id, place = line_holder(group, rule)
     if id then
       return place and place.digit and is_open(place)
     elseif rule.is_in_order then
@@ -194,7 +194,7 @@ do
 
   -- Whether a group has a suspect that may start if its limits have room.
   local function has_startable_suspect(group, rule)
-    local id, place = front_of(group, rule)
+    local id, place = line_holder(group, rule)
     return first_between(K.line, '[\255' .. group, '(\255' .. group .. '\255') and (not id or place and not place.digit)
   end
 
@@ -208,7 +208,7 @@ do
   end
 
   -- The job that is held for a key, and when it is due.
-  local function held_for(key)
+  local function waiter_of_key(key)
     local due, id = string.match(call('HGET', K.held, key) or '', '^(%d+):(.*)$')
     return id and is_job(id) and id, whole(due)
   end
@@ -221,17 +221,17 @@ do
       return math.min(whole(upto), now + whole(duration)) > now
     end
     return stored and string.sub(call('HGET', K.keyed, stored) or '', 1, 16) == key and not has_ended(stored) and not call('ZSCORE', K.dead, stored)
-      and held_for(key) ~= stored
+      and waiter_of_key(key) ~= stored
   end
 
   local function is_held_for_key(id)
     local stored = call('HGET', K.keyed, id)
-    return stored and held_for(string.sub(stored, 1, 16)) == id
+    return stored and waiter_of_key(string.sub(stored, 1, 16)) == id
   end
 
   -- Whether the job of an id is active, scheduled, in retry, parked, held or kept. A job that is
   -- ready or dead is not.
-  local function is_elsewhere(id)
+  local function is_not_ready(id)
     local task = call('HGET', K.notes, id)
     return call('HEXISTS', K.active, id) == 1 or call('HEXISTS', K.records, id) == 1 or call('ZSCORE', K.scheduled, id)
       or call('ZSCORE', K.retry, id) or (task and call('ZSCORE', K.parked, task .. '\0' .. id)) or is_held_for_key(id)
@@ -243,8 +243,8 @@ do
   end
 
   -- Whether an id is in a place that can be looked up without reading the lists.
-  local function is_placed(id)
-    return is_elsewhere(id) or line_of(id) or call('ZSCORE', K.dead, id)
+  local function is_in_indexed_place(id)
+    return is_not_ready(id) or line_of(id) or call('ZSCORE', K.dead, id)
   end
 
   -- The worker of a lane: the first part of its name.
@@ -257,7 +257,7 @@ do
 
   -- Between two checkpoints, this sum grows by at least the number of ids that were pushed to
   -- `ready`. Each pushed id was counted when it was pushed, or when it began to wait for its time.
-  local function pushes()
+  local function count_pushes()
     local sum = -call('ZCARD', K.scheduled) - call('ZCARD', K.retry) - call('HLEN', K.held)
     local counters = { 'enqueued', 'failed', 'snoozed', 'repeated', 'returned', 'reclaimed', 'requeued', 'repaired', '.replaced' }
     for _, counter in ipairs(call('HMGET', K.counters, unpack(counters))) do
@@ -267,9 +267,9 @@ do
   end
 
   -- The most ids that were pushed since a checkpoint.
-  local function pushed_since(marked_life, marked_pushes)
-    local come = pushes() - marked_pushes
-    if come < 0 or marked_life == '' or marked_life ~= life() then
+  local function pushes_since(marked_life, marked_pushes)
+    local come = count_pushes() - marked_pushes
+    if come < 0 or marked_life == '' or marked_life ~= incarnation() then
       return math.huge
     end
     return come
@@ -277,7 +277,7 @@ do
 
   -- The number of ids that were pushed after the former last ids of a list, if it is at most the
   -- given bound; nil if the former last ids are no longer in the list.
-  local function growth(list, tail, come)
+  local function count_pushed_behind(list, tail, come)
     local ids = call('LRANGE', READY[list], -(come + #tail), -1)
     for grown = 0, #ids - #tail do
       local from, at = #ids - #tail - grown, 1
@@ -319,7 +319,7 @@ do
   -- later ids can be beyond an id that was pushed at an end of a list. False: there may be too many
   -- ids to read.
   local function remove_pushed_ready(ids, marked_life, marked_pushes)
-    local come, passed, ranges = pushed_since(marked_life, marked_pushes), 0, {}
+    local come, passed, ranges = pushes_since(marked_life, marked_pushes), 0, {}
     for _, list in pairs(READY) do
       local length = call('LLEN', list)
       if length > 0 and length <= 2 * come then
@@ -357,7 +357,7 @@ do
   -- program.
   function CHECKS.bits()
     for bit in string.gmatch(missing_bits(), '.') do
-      found(bit)
+      report_finding(bit)
     end
     if tidy then
       tidy()
@@ -366,20 +366,20 @@ do
 
   -- Lanes without a lease, or with a lease that never ends.
   function CHECKS.lanes()
-    for lane in each_subject() do
+    for lane in subjects_from() do
       local deadline = call('ZSCORE', K.leases, lane)
       if call('HEXISTS', K.lanes, lane) == 1 and not (deadline and whole(deadline) < FOREVER) then
-        found(lane)
+        report_finding(lane)
       end
     end
   end
 
   -- Lanes with a deadline that is further ahead than the length of their lease.
   function CHECKS.durations()
-    for lane in each_subject() do
+    for lane in subjects_from() do
       local deadline, duration = whole(call('ZSCORE', K.leases, lane)), whole(call('ZSCORE', K.durations, lane))
       if duration > 0 and deadline < FOREVER and deadline > now + duration then
-        found(lane, duration)
+        report_finding(lane, duration)
       end
     end
   end
@@ -390,9 +390,9 @@ do
     for _, lane in ipairs(call('HKEYS', K.lanes)) do
       stay[worker_of(lane)] = true
     end
-    for worker in each_subject() do
+    for worker in subjects_from() do
       if not stay[worker] and call('HEXISTS', K.workers, worker) + call('HEXISTS', K.loads, worker) + call('HEXISTS', K.asked, worker) > 0 then
-        found(worker)
+        report_finding(worker)
       end
     end
   end
@@ -403,7 +403,7 @@ do
     for i = 1, #subjects, 2 do
       local worker = worker_of(subjects[i])
       if call('HEXISTS', K.lanes, subjects[i]) == 1 and (call('HGET', K.workers, worker) or '') == subjects[i + 1] then
-        found(worker)
+        report_finding(worker)
       end
     end
   end
@@ -415,21 +415,21 @@ do
       local lane = string.match(receipt, '^([%w._-]+):%d+$')
       if call('HGET', K.active, id) == receipt
         and not (lane and (call('HEXISTS', K.lanes, lane) == 1 or call('HEXISTS', K.fenced, lane) == 1)) then
-        found(id, lane)
+        report_finding(id, lane)
       end
     end
   end
 
   function CHECKS.unplaced()
-    for id in each_subject() do
-      if not is_placed(id) then
-        found(id)
+    for id in subjects_from() do
+      if not is_in_indexed_place(id) then
+        report_finding(id)
       end
     end
   end
 
   function CHECKS.checkpoint()
-    local checkpoint = { life(), ms(pushes()) }
+    local checkpoint = { incarnation(), ms(count_pushes()) }
     for _, list in ipairs({ 9, 0, 1, 2, 3 }) do
       checkpoint[#checkpoint + 1] = call('LLEN', READY[list])
     end
@@ -440,15 +440,15 @@ do
   -- checkpoint's life and pushes, ids. False: unknown.
   function CHECKS.strays()
     local lost = {}
-    for id in each_subject(3) do
+    for id in subjects_from(3) do
       lost[id] = true
     end
     if not remove_pushed_ready(lost, subjects[1], tonumber(subjects[2])) then
       return false
     end
-    for id in each_subject(3) do
-      if lost[id] and is_job(id) and not is_placed(id) then
-        found(id)
+    for id in subjects_from(3) do
+      if lost[id] and is_job(id) and not is_in_indexed_place(id) then
+        report_finding(id)
       end
     end
   end
@@ -465,10 +465,10 @@ do
         tombstones[id] = true
       end
     end
-    for id in each_subject() do
-      local n = (times[id] or 0) + ((is_elsewhere(id) or line_of(id) or is_dead(id)) and 1 or 0)
+    for id in subjects_from() do
+      local n = (times[id] or 0) + ((is_not_ready(id) or line_of(id) or is_dead(id)) and 1 or 0)
       if n > 1 or n == 0 and not call('ZSCORE', K.dead, id) then
-        found(id)
+        report_finding(id)
       end
     end
   end
@@ -488,7 +488,7 @@ do
     end
     for at, id in ipairs(ids) do
       if elsewhere[at] or call('EXISTS', K.held) == 1 and is_held_for_key(id) or line_of(id) then
-        found(id)
+        report_finding(id)
       end
     end
   end
@@ -498,20 +498,20 @@ do
   -- each suspicious id: the id, the number of its places, and for each place the list and the
   -- distance from the tail. False: a search for them would take too long.
   function CHECKS.doubled()
-    local come = pushed_since(subjects[1], tonumber(subjects[2]))
+    local come = pushes_since(subjects[1], tonumber(subjects[2]))
     if (come + 1) * subjects[3] > MOST then
       return false
     end
     local grown, at = {}, 4
     for _ = 1, subjects[3] do
       local list, to = tonumber(subjects[at]), at + 1 + subjects[at + 1]
-      grown[list], at = growth(list, { unpack(subjects, at + 2, to) }, come), to + 1
+      grown[list], at = count_pushed_behind(list, { unpack(subjects, at + 2, to) }, come), to + 1
     end
     while at <= #subjects do
       local id, to = subjects[at], at + 1 + 2 * subjects[at + 1]
       if is_job(id) then
         local places = places_of(id, at + 2, to, grown)
-        local stays, others = is_elsewhere(id) or line_of(id) or is_dead(id), {}
+        local stays, others = is_not_ready(id) or line_of(id) or is_dead(id), {}
         for _, list in ipairs({ list_of(id), 9, 0, 1, 2, 3 }) do
           local indices = places[list] or {}
           places[list] = nil
@@ -524,7 +524,7 @@ do
           end
         end
         if #others > 0 then
-          found(id, others, READY)
+          report_finding(id, others, READY)
         end
       end
       at = to + 1
@@ -533,30 +533,30 @@ do
 
   -- Parked jobs without their task: no worker of the task would find them.
   function CHECKS.names()
-    for member in each_subject() do
+    for member in subjects_from() do
       local task, id = string.match(member, '^([^%z]*)%z(.*)$')
-      if id and is_job(id) and call('ZSCORE', K.parked, member) and not is_placed(id) then
-        found(id, task)
+      if id and is_job(id) and call('ZSCORE', K.parked, member) and not is_in_indexed_place(id) then
+        report_finding(id, task)
       end
     end
   end
 
   -- Keys whose stored holder could not hold them.
   function CHECKS.unique()
-    for key in each_subject() do
+    for key in subjects_from() do
       local stored = call('HGET', K.unique, key)
       if stored and not is_key_held(key) and not (string.find(stored, '^@%d+:%d+:') and call('ZSCORE', K.within, key)) then
-        found(key)
+        report_finding(key)
       end
     end
   end
 
   -- Jobs that are held for a free key, and entries without a job. Subjects: keys.
   function CHECKS.held()
-    for key in each_subject() do
-      local id, due = held_for(key)
+    for key in subjects_from() do
+      local id, due = waiter_of_key(key)
       if call('HEXISTS', K.held, key) == 1 and not (id and is_key_held(key)) then
-        found(id or key, key, id, is_key_held(key))
+        report_finding(id or key, key, id, is_key_held(key))
       elseif id and tidy and tonumber(redis.pcall('ZSCORE', K.holds, id)) ~= due then
         tidy(key)
       end
@@ -565,7 +565,7 @@ do
 
   -- Live jobs that should hold their key and do not, unless an operator has released the key.
   function CHECKS.keyed()
-    for id in each_subject() do
+    for id in subjects_from() do
       local stored = call('HGET', K.keyed, id)
       local key, hold, since = string.match(stored or '', '^(................)(.?)(.*)$')
       if stored and has_ended(id) then
@@ -574,26 +574,26 @@ do
         end
       elseif key and hold ~= 'w' and whole(since) > 0 and not (hold == 's' and call('HEXISTS', K.active, id) == 1)
         and not call('ZSCORE', K.dead, id) and not is_held_for_key(id) and not is_key_held(key) then
-        found(id)
+        report_finding(id)
       end
     end
   end
 
   -- Jobs that a schedule counts as running, but that have ended or do not exist.
   function CHECKS.ticked()
-    for id in each_subject() do
+    for id in subjects_from() do
       if call('HEXISTS', K.ticked, id) == 1 and (has_ended(id) or call('ZSCORE', K.dead, id)) then
-        found(id)
+        report_finding(id)
       end
     end
   end
 
   -- Members of the index of tags whose job does not exist, or whose score is wrong.
   function CHECKS.tags()
-    for member in each_subject() do
+    for member in subjects_from() do
       local score, is_there = call('ZSCORE', K.tags, member), is_job(string.sub(member, 9))
       if score and (not is_there or tonumber(score) ~= 0) then
-        found(member, is_there)
+        report_finding(member, is_there)
       end
     end
   end
@@ -603,7 +603,7 @@ do
   function CHECKS.wrong_tags()
     for i = 1, #subjects, 2 do
       if call('ZSCORE', K.tags, subjects[i]) and call('HGET', K.jobs, string.sub(subjects[i], 9)) == subjects[i + 1] then
-        found(subjects[i])
+        report_finding(subjects[i])
       end
     end
   end
@@ -613,32 +613,32 @@ do
   function CHECKS.untagged()
     for i = 1, #subjects, 2 do
       if not call('ZSCORE', K.tags, subjects[i]) and call('HGET', K.jobs, string.sub(subjects[i], 9)) == subjects[i + 1] then
-        found(subjects[i])
+        report_finding(subjects[i])
       end
     end
   end
 
   -- Slots of groups and limits whose jobs are not active, or do not have this group or limit.
   function CHECKS.holders()
-    for member in each_subject() do
+    for member in subjects_from() do
       local is_key = byte(member) == 255
       local group = string.sub(member, 1, is_key and 17 or end_of_group(member, 1))
       local id = string.sub(member, #group + 2)
-      local note = note_of(id)
+      local note = stored_place_of(id)
       local is_right = note and note.group == group
       for _, key in ipairs(note and is_key and keys_in(note.chain) or {}) do
         is_right = is_right or group == '\255' .. key
       end
       if call('ZSCORE', K.holders, member) and (call('HEXISTS', K.active, id) == 0 or not is_right) then
-        found(member, group)
+        report_finding(member, group)
       end
     end
   end
 
   -- Active jobs of groups without a slot.
   function CHECKS.grouped()
-    for id in each_subject() do
-      local note = note_of(id)
+    for id in subjects_from() do
+      local note = stored_place_of(id)
       if note and has_ended(id) then
         if tidy then
           tidy(id)
@@ -649,7 +649,7 @@ do
           misses = misses or not call('ZSCORE', K.holders, '\255' .. key .. '\0' .. id)
         end
         if misses then
-          found(id, note)
+          report_finding(id, note)
         end
       end
     end
@@ -657,19 +657,19 @@ do
 
   -- Lines of ordered groups that a job blocks although it has ended.
   function CHECKS.front()
-    for group in each_subject() do
+    for group in subjects_from() do
       local id = call('HGET', K.front, group)
       if id and (has_ended(id) or call('ZSCORE', K.dead, id)) then
-        found(group)
+        report_finding(group)
       end
     end
   end
 
   -- Eligible groups without a job that may start.
   function CHECKS.eligible()
-    for group in each_subject() do
+    for group in subjects_from() do
       if is_wrongly_listed(group) then
-        found(group)
+        report_finding(group)
       end
     end
   end
@@ -687,7 +687,7 @@ do
       end
       local place = place_in(member)
       if is_wrongly_listed(place.group) then
-        found(place.group)
+        report_finding(place.group)
       end
       from = '(' .. (place.digit and '' or '\255') .. place.group .. '\255'
     end
@@ -696,13 +696,13 @@ do
 
   -- Chains without a job, and chains that are neither open nor shut as their entries state.
   function CHECKS.chains()
-    for entry in each_subject() do
+    for entry in subjects_from() do
       local place, behind = call('HGET', K.chains, entry), end_of_group(entry, 1) + 1
       local prefix, chain, rest = string.sub(entry, 1, behind), string.sub(entry, behind + 1), string.sub(place or '', 2)
-      local is_sound = place and head_of(entry)
+      local is_sound = place and first_place_of_chain(entry)
         and (byte(place) == 111 and call('ZSCORE', K.open, prefix .. string.sub(rest, 1, 7) .. chain) or call('ZSCORE', K.shut, rest .. entry)) -- 'o'
       if place and not is_sound then
-        found(entry, string.sub(prefix, 1, -2), string.sub(prefix, -1), chain)
+        report_finding(entry, string.sub(prefix, 1, -2), string.sub(prefix, -1), chain)
       end
     end
   end
@@ -710,23 +710,23 @@ do
   -- Limit keys that have room, with chains shut under them, that no claim will examine. Subjects:
   -- members of `shut`.
   function CHECKS.shut()
-    for member in each_subject() do
+    for member in subjects_from() do
       local key = string.sub(member, 1, 16)
       local cap = tonumber(string.match(call('HGET', K.limits, string.sub(key, 1, 6)) or '', '^(%d*):%d*:%d*:%d*%z') or '')
       if call('ZSCORE', K.shut, member) and not call('ZSCORE', K.roomy, key) and not call('ZSCORE', K.wake, key)
         and not (cap and holders_of('\255' .. key) >= cap) then
-        found(member, key)
+        report_finding(member, key)
       end
     end
   end
 
   -- Places in the order of a group that do not belong to a job.
   function CHECKS.numbered()
-    for place in each_subject() do
+    for place in subjects_from() do
       local upto = end_of_group(place, 1)
       local member = line_of(string.sub(place, upto + 9))
-      if call('ZSCORE', K.numbered, place) and not (member and numbered(place_in(member)) == place) then
-        found(string.sub(place, 1, upto), place)
+      if call('ZSCORE', K.numbered, place) and not (member and numbered_place(place_in(member)) == place) then
+        report_finding(string.sub(place, 1, upto), place)
       end
     end
   end
@@ -734,33 +734,33 @@ do
   -- Places in the line of jobs with limits whose chain is neither open nor shut, or that are
   -- missing in the order of their group.
   function CHECKS.unchained()
-    for member in each_subject() do
+    for member in subjects_from() do
       local place = place_in(member)
-      local number = numbered(place)
+      local number = numbered_place(place)
       if #place.chain > 1 and place.digit and is_in_line(member)
         and (call('HEXISTS', K.chains, place.group .. place.digit .. place.chain) == 0 or number and not call('ZSCORE', K.numbered, number)) then
-        found(member, place)
+        report_finding(member, place)
       end
     end
   end
 
   -- Places in the lines of groups that have no job.
   function CHECKS.line()
-    for member in each_subject() do
+    for member in subjects_from() do
       local place = place_in(member)
       if not is_job(place.id) and is_in_line(member) then
-        found(member, place)
+        report_finding(member, place)
       end
     end
   end
 
   -- Places in the lines of groups whose jobs are elsewhere, or have another place in the line.
   function CHECKS.line_doubled()
-    for member in each_subject() do
+    for member in subjects_from() do
       local place = place_in(member)
       if is_job(place.id) and is_in_line(member)
-        and (is_elsewhere(place.id) or is_dead(place.id) or (line_of(place.id) or member) ~= member) then
-        found(member, place)
+        and (is_not_ready(place.id) or is_dead(place.id) or (line_of(place.id) or member) ~= member) then
+        report_finding(member, place)
       end
     end
   end
@@ -770,7 +770,7 @@ do
     CHECKS[digit == 9 and 'suspect' or 'ready' .. digit] = function()
       for _, id in ipairs(call('LRANGE', list, subjects[1], subjects[2])) do
         if not is_job(id) and call('HEXISTS', K.tombstones, id .. digit) == 0 then
-          found(id, digit)
+          report_finding(id, digit)
         end
       end
     end
@@ -779,10 +779,10 @@ do
   -- Members without a job in a sorted set. Subjects: members.
   for name, key in pairs({ scheduled = K.scheduled, retry = K.retry, dead = K.dead, parked = K.parked }) do
     CHECKS[name] = function()
-      for member in each_subject() do
+      for member in subjects_from() do
         local id = name == 'parked' and string.match(member, '%z(.*)$') or member
         if not is_job(id) and call('ZSCORE', key, member) then
-          found(id, key, member)
+          report_finding(id, key, member)
         end
       end
     end

@@ -99,7 +99,7 @@ pub(in crate::redis) async fn find(pass: &Pass<'_>) -> Result<Vec<Vec<u8>>> {
             }
         }
         let suspicious = search.suspicious.into_iter().collect();
-        doubled.extend(verified(pass, search.anchor, suspicious).await?);
+        doubled.extend(verify_suspicious(pass, search.anchor, suspicious).await?);
     }
     Ok(doubled)
 }
@@ -122,9 +122,9 @@ impl Search<'_> {
         let (mut from, mut counted, mut last) = (0, 0, Vec::new());
         loop {
             let size = fastrand::usize(SHORT_READ..=READ);
-            let ids = range(self.pass, list, from, size).await?;
+            let ids = read_range(self.pass, list, from, size).await?;
             if from == 0 {
-                self.anchor.tails[usize::from(list)] = tail(&ids);
+                self.anchor.tails[usize::from(list)] = last_ids(&ids);
             }
             // Ids that were pushed meanwhile have moved ids of the last read into this read.
             let new: Vec<&Vec<u8>> = ids.iter().rev().skip(overlap(&ids, &last)).collect();
@@ -132,9 +132,9 @@ impl Search<'_> {
             let places: Vec<(&Vec<u8>, Place)> = new.into_iter().enumerate().map(|(at, id)| (id, place(at))).collect();
             counted += places.len();
             if self.part == 0 {
-                self.note_elsewhere(&places).await?;
+                self.record_elsewhere(&places).await?;
             }
-            places.iter().for_each(|(id, place)| self.note(id, *place));
+            places.iter().for_each(|(id, place)| self.record_place(id, *place));
             if ids.len() < size {
                 return Ok(());
             }
@@ -142,32 +142,32 @@ impl Search<'_> {
         }
     }
 
-    fn note(&mut self, id: &[u8], place: Place) {
+    fn record_place(&mut self, id: &[u8], place: Place) {
         let digest = self.hasher.hash_one(id);
         if digest % self.parts as u64 != self.part as u64 {
             return;
         }
         if let Some(first) = self.seen.get(&digest) {
-            suspect(&mut self.suspicious, id, [*first, place]);
+            add_suspicious(&mut self.suspicious, id, [*first, place]);
         } else {
             self.seen.insert(digest, place);
         }
     }
 
-    async fn note_elsewhere(&mut self, places: &[(&Vec<u8>, Place)]) -> Result<()> {
+    async fn record_elsewhere(&mut self, places: &[(&Vec<u8>, Place)]) -> Result<()> {
         for some in places.chunks(STEP) {
             let ids: Vec<Vec<u8>> = some.iter().map(|(id, _)| (*id).clone()).collect();
             let elsewhere = array(self.pass.check("elsewhere", &ids).await?)?;
             let elsewhere: HashSet<Vec<u8>> = elsewhere.into_iter().map(bytes).collect::<Result<_>>()?;
             for (id, place) in some.iter().filter(|(id, _)| elsewhere.contains(*id)) {
-                suspect(&mut self.suspicious, id, [*place]);
+                add_suspicious(&mut self.suspicious, id, [*place]);
             }
         }
         Ok(())
     }
 }
 
-fn suspect<const N: usize>(suspicious: &mut HashMap<Vec<u8>, Vec<Place>>, id: &[u8], places: [Place; N]) {
+fn add_suspicious<const N: usize>(suspicious: &mut HashMap<Vec<u8>, Vec<Place>>, id: &[u8], places: [Place; N]) {
     if suspicious.len() >= MOST && !suspicious.contains_key(id) {
         return;
     }
@@ -189,16 +189,16 @@ fn overlap(ids: &[Vec<u8>], last: &[Vec<u8>]) -> usize {
 }
 
 /// The last few ids of a read at the tail of a list.
-fn tail(ids: &[Vec<u8>]) -> Vec<Vec<u8>> {
+fn last_ids(ids: &[Vec<u8>]) -> Vec<Vec<u8>> {
     ids[ids.len().saturating_sub(ANCHOR)..].to_vec()
 }
 
 /// The ids that the script finds in several places.
-async fn verified(pass: &Pass<'_>, mut anchor: Anchor, mut suspicious: Vec<Suspicious>) -> Result<Vec<Vec<u8>>> {
+async fn verify_suspicious(pass: &Pass<'_>, mut anchor: Anchor, mut suspicious: Vec<Suspicious>) -> Result<Vec<Vec<u8>>> {
     let (mut doubled, mut tries) = (Vec::new(), TRIES);
     while !suspicious.is_empty() {
         let some = &suspicious[suspicious.len().saturating_sub(TOGETHER)..];
-        if let Some(found) = pass.doubled(&anchor, some).await? {
+        if let Some(found) = pass.find_doubled(&anchor, some).await? {
             doubled.extend(found);
             suspicious.truncate(suspicious.len().saturating_sub(TOGETHER));
             tries = TRIES;
@@ -231,11 +231,11 @@ async fn new_anchor(pass: &Pass<'_>, last: &Anchor, suspicious: &mut [Suspicious
         let mut ids: Vec<Vec<u8>> = Vec::new();
         // The anchor may cross the border between two reads, and ids may be pushed between them.
         while !tail_then.is_empty() && moved[list].is_none() && ids.len() <= come + ANCHOR {
-            let read = range(pass, number, ids.len(), READ).await?;
+            let read = read_range(pass, number, ids.len(), READ).await?;
             let is_last = read.len() < READ;
             ids.splice(0..0, read);
             if anchor.tails[list].is_empty() {
-                anchor.tails[list] = tail(&ids);
+                anchor.tails[list] = last_ids(&ids);
             }
             let found = ids.windows(tail_then.len()).rposition(|window| window == tail_then);
             moved[list] = found.map(|at| ids.len() - at - tail_then.len());
@@ -255,7 +255,7 @@ async fn new_anchor(pass: &Pass<'_>, last: &Anchor, suspicious: &mut [Suspicious
 }
 
 /// `size` ids of a list from a distance from the tail on, the nearest to the head first.
-async fn range(pass: &Pass<'_>, list: u8, from: usize, size: usize) -> Result<Vec<Vec<u8>>> {
+async fn read_range(pass: &Pass<'_>, list: u8, from: usize, size: usize) -> Result<Vec<Vec<u8>>> {
     let kind: Kind = READY[usize::from(list)];
     let mut command = pass.broker.keys.on("LRANGE", pass.queue, kind);
     command.arg(format!("-{}", from + size)).arg(format!("-{}", from + 1));

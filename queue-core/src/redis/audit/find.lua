@@ -59,7 +59,7 @@ function CHECKS.all()
   check('active', call('HGETALL', K.active))
   check('asleep', { '', FEW })
   for _ = 1, #missing_bits() do
-    found('')
+    report_finding('')
   end
   if needed_bits() ~= bits then
     tidy()

@@ -25,8 +25,8 @@ pub(super) async fn find(pass: &Pass<'_>, damages: &mut Vec<Damage>) -> Result<(
             let (found, further) = pass.scan("HSCAN", kind, &cursor).await?;
             let names: Vec<Vec<u8>> = found.into_iter().map(|(name, _)| name).collect();
             for names in names.chunks(STEP) {
-                let broken = pass.ask(what, names).await?;
-                damages.extend(broken.iter().map(|subject| Damage { kind: damage, subject: shown(subject) }));
+                let broken = pass.check_each(what, names).await?;
+                damages.extend(broken.iter().map(|subject| Damage { kind: damage, subject: describe_subject(subject) }));
             }
             cursor = further;
             if cursor == "0" {
@@ -39,7 +39,7 @@ pub(super) async fn find(pass: &Pass<'_>, damages: &mut Vec<Damage>) -> Result<(
 
 /// The subject of a finding, a key or an id: a key has as many bytes as a generated id, and differs
 /// by the version. Both are shown in the form in which operators search for them.
-fn shown(subject: &[u8]) -> String {
+fn describe_subject(subject: &[u8]) -> String {
     match (JobId::from_bytes(subject), UniqueKey::from_bytes(subject)) {
         (Ok(id), _) if id.is_given() || id.made_at_ms().is_some() => id.to_string(),
         (_, Some(key)) => key.to_string(),

@@ -77,12 +77,12 @@ pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, how: Audi
         return Ok(damages);
     }
     if how.repair {
-        broker.list_again(queue).await?;
+        broker.restore_registration(queue).await?;
     }
     if pass.is_sound().await? {
         return Ok(damages);
     }
-    let bits = pass.ask("bits", &[vec![]]).await?;
+    let bits = pass.check_each("bits", &[vec![]]).await?;
     damages.extend(bits.into_iter().map(|letter| {
         let letter = String::from_utf8_lossy(&letter).into_owned();
         let subject = Bit::of_letter(&letter).map_or(letter, |bit| bit.name().to_owned());
@@ -92,22 +92,22 @@ pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, how: Audi
     let lanes: Vec<Vec<u8>> = lanes.into_iter().map(bytes).collect::<Result<_>>()?;
     for lanes in lanes.chunks(STEP) {
         for (what, kind) in [("lanes", DamageKind::LaneWithoutLease), ("durations", DamageKind::LeaseTooLong)] {
-            let broken = pass.ask(what, lanes).await?.into_iter();
+            let broken = pass.check_each(what, lanes).await?.into_iter();
             damages.extend(broken.map(|name| Damage { kind, subject: String::from_utf8_lossy(&name).into_owned() }));
         }
     }
     damages.extend(workers::find(&pass, &lanes).await?);
-    pass.held(&mut damages).await?;
+    pass.find_orphaned_active(&mut damages).await?;
     keys::find(&pass, &mut damages).await?;
     groups::find(&pass, how.thorough, &mut damages).await?;
     tags::find(&pass, how.thorough, &mut damages).await?;
     let balance: i64 = number(pass.check("balance", &[]).await?)?;
     if balance != 0 || how.thorough {
-        pass.ids_without_job(&mut damages).await?;
-        groups::doubled(&pass, &mut damages).await?;
+        pass.find_ids_without_job(&mut damages).await?;
+        groups::find_doubled(&pass, &mut damages).await?;
         let doubled = doubles::find(&pass).await?;
         damages.extend(doubled.iter().map(|id| damage(DamageKind::IdInTwoPlaces, id)));
-        pass.strays(&mut damages).await?;
+        pass.find_strays(&mut damages).await?;
     }
     Ok(damages)
 }
@@ -137,7 +137,7 @@ impl Pass<'_> {
     }
 
     /// The damaged subjects, or `None` if the check cannot decide. They are repaired if requested.
-    async fn broken(&self, what: &str, subjects: &[Vec<u8>]) -> Result<Option<Vec<Vec<u8>>>> {
+    async fn find_broken(&self, what: &str, subjects: &[Vec<u8>]) -> Result<Option<Vec<Vec<u8>>>> {
         let script = if self.how.repair { &REPAIR } else { &FIND };
         let mut call = script.call(&self.broker.keys, self.queue);
         call.arg(what).arg(subjects);
@@ -148,8 +148,8 @@ impl Pass<'_> {
     }
 
     /// The same for subjects that are checked one by one.
-    pub(in crate::redis) async fn ask(&self, what: &str, subjects: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
-        Ok(if subjects.is_empty() { Vec::new() } else { self.broken(what, subjects).await?.unwrap_or_default() })
+    pub(in crate::redis) async fn check_each(&self, what: &str, subjects: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+        Ok(if subjects.is_empty() { Vec::new() } else { self.find_broken(what, subjects).await?.unwrap_or_default() })
     }
 
     pub(in crate::redis) async fn checkpoint(&self) -> Result<Checkpoint> {
@@ -164,14 +164,14 @@ impl Pass<'_> {
 
     /// The lost ids of these, if the ids that were pushed to `ready` since the checkpoint can be
     /// read in one call. None of the given ids was in `ready` at the checkpoint.
-    pub(in crate::redis) async fn lost(&self, checkpoint: &Checkpoint, ids: &[Vec<u8>]) -> Result<Option<Vec<Vec<u8>>>> {
+    pub(in crate::redis) async fn find_lost(&self, checkpoint: &Checkpoint, ids: &[Vec<u8>]) -> Result<Option<Vec<Vec<u8>>>> {
         let checkpoint = [checkpoint.life.clone(), checkpoint.pushes.to_string().into_bytes()];
-        self.broken("strays", &[&checkpoint, ids].concat()).await
+        self.find_broken("strays", &[&checkpoint, ids].concat()).await
     }
 
     /// The ids that are in several places, if these places can be found again. This requires that
     /// not too many ids were pushed since the anchor was set.
-    pub(in crate::redis) async fn doubled(&self, anchor: &Anchor, suspicious: &[Suspicious]) -> Result<Option<Vec<Vec<u8>>>> {
+    pub(in crate::redis) async fn find_doubled(&self, anchor: &Anchor, suspicious: &[Suspicious]) -> Result<Option<Vec<Vec<u8>>>> {
         let mut subjects = vec![anchor.checkpoint.life.clone()];
         let number = |number: &dyn Display| number.to_string().into_bytes();
         subjects.extend([number(&anchor.checkpoint.pushes), number(&anchor.arguments().count())]);
@@ -186,7 +186,7 @@ impl Pass<'_> {
                 subjects.extend([number(&list), number(&distance)]);
             }
         }
-        self.broken("doubled", &subjects).await
+        self.find_broken("doubled", &subjects).await
     }
 
     /// Whether one call finds a queue with few entries undamaged.
@@ -203,8 +203,8 @@ impl Pass<'_> {
         Ok(broken == 0 && has_tidied && workers::have_records(&lanes, &records) && tags::are_indexed(&members, &tagged))
     }
 
-    async fn note(&self, what: &str, subjects: &[Vec<u8>], kind: DamageKind, damages: &mut Vec<Damage>) -> Result<()> {
-        damages.extend(self.ask(what, subjects).await?.iter().map(|id| damage(kind, id)));
+    async fn add_damages(&self, what: &str, subjects: &[Vec<u8>], kind: DamageKind, damages: &mut Vec<Damage>) -> Result<()> {
+        damages.extend(self.check_each(what, subjects).await?.iter().map(|id| damage(kind, id)));
         Ok(())
     }
 
@@ -223,13 +223,13 @@ impl Pass<'_> {
     }
 
     /// Active jobs whose lane does not exist.
-    async fn held(&self, damages: &mut Vec<Damage>) -> Result<()> {
+    async fn find_orphaned_active(&self, damages: &mut Vec<Damage>) -> Result<()> {
         let mut cursor = "0".to_owned();
         loop {
             let (held, further) = self.scan("HSCAN", Kind::Active, &cursor).await?;
             let subjects: Vec<Vec<u8>> = held.into_iter().flat_map(|(id, receipt)| [id, receipt]).collect();
             for pairs in subjects.chunks(2 * STEP) {
-                self.note("active", pairs, DamageKind::HeldByNobody, damages).await?;
+                self.add_damages("active", pairs, DamageKind::HeldByNobody, damages).await?;
             }
             cursor = further;
             if cursor == "0" {
@@ -239,11 +239,11 @@ impl Pass<'_> {
     }
 
     /// Ids without a job in the lists and sets of waiting jobs.
-    async fn ids_without_job(&self, damages: &mut Vec<Damage>) -> Result<()> {
+    async fn find_ids_without_job(&self, damages: &mut Vec<Damage>) -> Result<()> {
         for (list, length) in READY.into_iter().zip(self.checkpoint().await?.lengths) {
             for first in (0..length).step_by(STEP) {
                 let range = [first, first + STEP - 1].map(|at| at.to_string().into_bytes());
-                self.note(list.name(), &range, DamageKind::IdWithoutJob, damages).await?;
+                self.add_damages(list.name(), &range, DamageKind::IdWithoutJob, damages).await?;
             }
         }
         for kind in [Kind::Scheduled, Kind::Retry, Kind::Dead, Kind::Parked] {
@@ -252,9 +252,9 @@ impl Pass<'_> {
                 let (members, further) = self.scan("ZSCAN", kind, &cursor).await?;
                 let members: Vec<Vec<u8>> = members.into_iter().map(|(member, _)| member).collect();
                 for members in members.chunks(STEP) {
-                    self.note(kind.name(), members, DamageKind::IdWithoutJob, damages).await?;
+                    self.add_damages(kind.name(), members, DamageKind::IdWithoutJob, damages).await?;
                     if kind == Kind::Parked {
-                        self.note("names", members, DamageKind::ParkedWithoutTask, damages).await?;
+                        self.add_damages("names", members, DamageKind::ParkedWithoutTask, damages).await?;
                     }
                 }
                 cursor = further;
@@ -268,7 +268,7 @@ impl Pass<'_> {
 
     /// Jobs that are in no place. Jobs that cannot be looked up directly are searched for in
     /// `ready`.
-    async fn strays(&self, damages: &mut Vec<Damage>) -> Result<()> {
+    async fn find_strays(&self, damages: &mut Vec<Damage>) -> Result<()> {
         let mut cursor = "0".to_owned();
         let mut unplaced = HashSet::new();
         loop {
@@ -282,7 +282,7 @@ impl Pass<'_> {
             }
             cursor = further;
             if cursor == "0" || unplaced.len() >= SLICE {
-                let lost = Search::of(self, std::mem::take(&mut unplaced)).await?;
+                let lost = Search::find_lost_jobs(self, std::mem::take(&mut unplaced)).await?;
                 damages.extend(lost.iter().map(|id| damage(DamageKind::JobWithoutPlace, id)));
             }
             if cursor == "0" {

@@ -4,11 +4,11 @@
 -- Returns: that of `audit/find.lua`
 -- Errors: FEATURE, SCHEMA
 -- Events: hint, hint_tick, hint_ended, transitions
---- include audit/checks, doors/settle, doors/end, doors/keys, doors/back, script/recount_bits
+--- include audit/checks, doors/settle, doors/end, doors/keys, doors/return_jobs, script/recount_bits
 
 local has_work = false
 
-local function review_after(group)
+local function review_group_later(group)
   review(group)
 end
 
@@ -52,15 +52,15 @@ local REPAIRS = {
       return
     end
     settle({ id })
-    if not superseded(id) then
-      back({ id }, true)
+    if not cancel_if_superseded(id) then
+      return_to_ready({ id }, true)
     end
   end,
   strays = function(id)
     if not is_id(id) or call('HSTRLEN', K.jobs, id) == 0 then
-      end_gone({ id })
-    elseif not superseded(id) then
-      has_work = back({ id }, false) or has_work
+      end_deleted({ id })
+    elseif not cancel_if_superseded(id) then
+      has_work = return_to_ready({ id }, false) or has_work
     end
   end,
   -- Replaces each further occurrence of an id in the lists by a new name with a tombstone: to
@@ -77,20 +77,20 @@ local REPAIRS = {
     call('HSET', K.notes, id, task)
   end,
   unique = function(key)
-    free_key(key)
+    release_key(key)
   end,
   held = function(_, key, id, is_key_held)
     if is_key_held or not id then
-      drop_held(key)
+      return_orphaned_waiter(key)
     else
-      follow(key)
+      give_key_to_waiter(key)
     end
   end,
   keyed = function(id)
-    younger(id)
+    reacquire_key(id)
   end,
   ticked = function(id)
-    end_ticks({ id }, 'deleted')
+    record_tick_ends({ id }, 'deleted')
     call('HDEL', K.ticked, id)
   end,
   tags = drop_tag,
@@ -107,8 +107,8 @@ local REPAIRS = {
   front = function(group)
     free_line(group)
   end,
-  eligible = review_after,
-  asleep = review_after,
+  eligible = review_group_later,
+  asleep = review_group_later,
   chains = function(_, group, digit, chain)
     limits().remove(group, digit, chain)
     if limits().has_jobs(group, digit, chain) then
@@ -143,8 +143,8 @@ local REPAIRS = {
 local TIDIES = {
   bits = recount_bits,
   held = function(key)
-    local id, due_at = next_for(key)
-    hold_for(key, due_at, id)
+    local id, due_at = waiter_for_key(key)
+    store_waiter_for_key(key, due_at, id)
   end,
   keyed = function(id)
     call('HDEL', K.keyed, id)

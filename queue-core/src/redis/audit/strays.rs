@@ -43,7 +43,7 @@ pub(in crate::redis) struct Search<'a> {
 
 impl<'a> Search<'a> {
     /// The lost ids of these: jobs that are in no place. They are repaired if requested.
-    pub(in crate::redis) async fn of(pass: &'a Pass<'a>, ids: HashSet<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+    pub(in crate::redis) async fn find_lost_jobs(pass: &'a Pass<'a>, ids: HashSet<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
         let mut checkpoint = pass.checkpoint().await?;
         let mut search = Search { pass, missed: ids, reads: SPARE_READS + 4 * checkpoint.lengths.iter().sum::<usize>() / READ };
         for (list, length) in READY.into_iter().zip(checkpoint.lengths) {
@@ -54,7 +54,7 @@ impl<'a> Search<'a> {
         let mut lost = Vec::new();
         while !search.missed.is_empty() && search.reads > 0 {
             let ids: Vec<Vec<u8>> = search.missed.iter().take(LOST).cloned().collect();
-            match pass.lost(&checkpoint, &ids).await? {
+            match pass.find_lost(&checkpoint, &ids).await? {
                 Some(found) => {
                     lost.extend(found);
                     for id in &ids {

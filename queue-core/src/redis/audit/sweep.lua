@@ -32,15 +32,15 @@ local items = tonumber(ARGV[1])
 -- With 0 items: whether too many expired entries wait. The ages for producers, remembered ids and
 -- dead jobs are those of the last worker that swept.
 if items == 0 then
-  local function waiting(key, upto)
+  local function count_expired(key, upto)
     return call('ZRANGEBYSCORE', key, '-inf', upto, 'LIMIT', C.cleanup_behind, 1)[1] and C.cleanup_behind + 1 or 0
   end
   local producers, remembered, dead = string.match(noted[2] or '', '^(%d+):(%d+):(%d+)$')
-  local silent = waiting(K.seen, ms(now - whole(producers or ARGV[2])))
-  local forgotten, died = waiting(K.remembered, ms(now - whole(remembered or ARGV[3]))), waiting(K.dead, ms(now - whole(dead or ARGV[5])))
+  local silent = count_expired(K.seen, ms(now - whole(producers or ARGV[2])))
+  local forgotten, died = count_expired(K.remembered, ms(now - whole(remembered or ARGV[3]))), count_expired(K.dead, ms(now - whole(dead or ARGV[5])))
   -- Kept jobs are in two places.
   local others = math.min(call('ZCOUNT', K.lapsing, '-inf', ms(now)), C.cleanup_behind + 1)
-  local ended = (others > C.cleanup_behind or lapse_at(ms(C.cleanup_behind - others)) <= now) and C.cleanup_behind + 1 or 0
+  local ended = (others > C.cleanup_behind or kept_until_at(ms(C.cleanup_behind - others)) <= now) and C.cleanup_behind + 1 or 0
   local rates, over, looked = call('HLEN', K.tat), 0, 0
   -- The part that is expired is estimated from the next page of the scan.
   local page = rates > C.cleanup_behind and call('HSCAN', K.tat, string.match(call('HGET', K.meta, 'rates') or '', '^%d+$') or '0', 'COUNT', 100)[2] or {}
@@ -49,13 +49,13 @@ if items == 0 then
     looked, over = looked + 1, over + ((not tat or whole(tat) <= micros and whole(closed) <= now) and 1 or 0)
   end
   rates = math.floor(rates * over / math.max(looked, 1))
-  return { silent, forgotten, died, ended, waiting(K.within, ms(now)), {}, rates > C.cleanup_behind and rates or 0, waiting(K.rested, ms(virtual_time())), waiting(K.watched, ms(now)), waiting(K.backfilled, ms(now - C.remembered_ms)), 0,
-    waiting(K.leases, ms(now)), waiting(K.unreadable, ms(now)) }
+  return { silent, forgotten, died, ended, count_expired(K.within, ms(now)), {}, rates > C.cleanup_behind and rates or 0, count_expired(K.rested, ms(virtual_time())), count_expired(K.watched, ms(now)), count_expired(K.backfilled, ms(now - C.remembered_ms)), 0,
+    count_expired(K.leases, ms(now)), count_expired(K.unreadable, ms(now)) }
 end
 local more = false
 
 -- Notes that a step has removed this number of entries of a kind.
-local function step(removed)
+local function count_removed(removed)
   more = more or removed >= items
   return removed
 end
@@ -66,16 +66,16 @@ local buried, over = {}, call('ZRANGEBYSCORE', K.unreadable, '-inf', ms(now), 'L
 for _, id in ipairs(over) do
   local name = call('HGET', K.notes, id)
   if call('HEXISTS', K.jobs, id) == 0 or call('ZSCORE', K.dead, id) or call('HEXISTS', K.records, id) == 1 then
-    forget_unreadable({ id })
+    delete_unreadable({ id })
   elseif name and string.find(name, '\1', 1, true) and call('ZSCORE', K.parked, name .. '\0' .. id) then
-    take_parked(name, id)
+    remove_parked(name, id)
     end_dead(id, 'undecodable')
     buried[#buried + 1] = id
   else
     call('ZADD', K.unreadable, ms(now + 60000), id)
   end
 end
-step(#over)
+count_removed(#over)
 
 -- Removes a producer that has not enqueued since the last check. The producer of a relay has a
 -- digest, and is removed after 30 checks. Each check appends a mark to the entry, and each enqueue
@@ -93,10 +93,10 @@ for at, producer in ipairs(old) do
     silent[#silent + 1] = producer
   end
 end
-many('HSET', K.producers, marked)
-many('ZADD', K.seen, looked)
-many('ZREM', K.seen, silent)
-many('HDEL', K.producers, silent)
+call_in_pieces('HSET', K.producers, marked)
+call_in_pieces('ZADD', K.seen, looked)
+call_in_pieces('ZREM', K.seen, silent)
+call_in_pieces('HDEL', K.producers, silent)
 
 old = call('ZRANGEBYSCORE', K.remembered, '-inf', ms(now - ARGV[3]), 'LIMIT', 0, items)
 if #old < items then
@@ -105,15 +105,15 @@ if #old < items then
     old = call('ZRANGE', K.remembered, 0, #old + math.min(excess, items - #old) - 1)
   end
 end
-step(#old)
-many('ZREM', K.remembered, old)
-many('HDEL', K.given, old)
+count_removed(#old)
+call_in_pieces('ZREM', K.remembered, old)
+call_in_pieces('HDEL', K.given, old)
 
 -- A dead job has a reason. Another program may have added an id without a reason, whose job is
 -- alive elsewhere. If the lists are too long to be read, such a job is assumed to be alive. If it
 -- is not, the auditor finds it.
 local passed = 0
-local function lives(id)
+local function is_live(id)
   if call('HEXISTS', K.notes, id) == 1 then
     return false
   end
@@ -144,22 +144,22 @@ while dead < items do
   if tonumber(head[2]) > now - ARGV[5] and bytes <= tonumber(ARGV[6]) then
     break
   end
-  local stays = lives(head[1])
+  local stays = is_live(head[1])
   remove_dead(head[1])
   if not stays then
-    end_gone({ head[1] })
+    end_deleted({ head[1] })
     free_id(head[1])
   end
   dead = dead + 1
 end
-count('dead_evicted', step(dead))
+count('dead_evicted', count_removed(dead))
 
 -- A job with tags takes twice as long to remove.
 local most = has('i') and math.ceil(items / 2) or items
 local ended = trim_ended(most, tonumber(ARGV[7]), tonumber(ARGV[8]))
 more = more or ended >= most
 -- Removes keys whose hold time has passed, and corrects hold times that are too far ahead.
-local keys = has('u') and step(prune_keys(items)) or 0
+local keys = has('u') and count_removed(prune_keys(items)) or 0
 
 -- Removes the rates of keys whose theoretical arrival time has passed. The scan continues with the
 -- next call until its end, because a page without expired rates proves nothing about the others. If
@@ -176,7 +176,7 @@ if has('m') and call('EXISTS', K.tat) == 1 then
       end
     end
     -- A scan may return a key twice.
-    cursor, rates = page[1], rates + (many('HDEL', K.tat, over) or 0)
+    cursor, rates = page[1], rates + (call_in_pieces('HDEL', K.tat, over) or 0)
     if rates >= items or cursor == '0' then
       break
     end
@@ -196,8 +196,8 @@ if has('g') then
   local waits = ready > 0
   restart_era(items)
   local old = call('ZRANGEBYSCORE', K.rested, '-inf', waits and ms(virtual_time()) or '+inf', 'LIMIT', 0, items)
-  many('ZREM', K.rested, old)
-  groups = step(#old)
+  call_in_pieces('ZREM', K.rested, old)
+  groups = count_removed(#old)
   if not waits and #old < items and virtual_time() > 0 and call('EXISTS', K.shut) == 0 then
     -- Virtual time is reset, so that it never overflows.
     local plain = whole(call('HGET', K.meta, 'plain') or '')
@@ -209,13 +209,13 @@ end
 local waiters = 0
 if has('w') then
   local gone = call('ZRANGEBYSCORE', K.watched, '-inf', ms(now), 'LIMIT', 0, items)
-  many('ZREM', K.watched, gone)
-  waiters = step(#gone)
+  call_in_pieces('ZREM', K.watched, gone)
+  waiters = count_removed(#gone)
 end
 
 local backfilled = call('ZRANGEBYSCORE', K.backfilled, '-inf', ms(now - C.remembered_ms), 'LIMIT', 0, items)
-many('ZREM', K.backfilled, backfilled)
-step(#backfilled)
+call_in_pieces('ZREM', K.backfilled, backfilled)
+count_removed(#backfilled)
 
 if has('v') then
   is_followed()

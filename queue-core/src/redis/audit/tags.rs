@@ -31,11 +31,11 @@ pub(super) async fn find(pass: &Pass<'_>, thorough: bool, damages: &mut Vec<Dama
         let (members, further) = pass.scan("ZSCAN", Kind::Tags, &cursor).await?;
         let members: Vec<Vec<u8>> = members.into_iter().map(|(member, _)| member).collect();
         for members in members.chunks(STEP) {
-            note(DamageKind::TagLeaked, &pass.ask("tags", members).await?, damages);
+            add_damages(DamageKind::TagLeaked, &pass.check_each("tags", members).await?, damages);
         }
         for members in members.chunks(ENVELOPES).filter(|_| thorough) {
-            let wrong = pass.ask("wrong_tags", &wrong(pass, members).await?).await?;
-            note(DamageKind::TagLeaked, &wrong, damages);
+            let wrong = pass.check_each("wrong_tags", &find_wrong_members(pass, members).await?).await?;
+            add_damages(DamageKind::TagLeaked, &wrong, damages);
         }
         cursor = further;
         if cursor == "0" {
@@ -49,8 +49,8 @@ pub(super) async fn find(pass: &Pass<'_>, thorough: bool, damages: &mut Vec<Dama
         let (jobs, further) = pass.scan("HSCAN", Kind::Jobs, &cursor).await?;
         let tagged: Vec<(Vec<u8>, Vec<u8>)> = jobs.into_iter().filter(|(_, envelope)| has_tags(envelope)).collect();
         for jobs in tagged.chunks(ENVELOPES) {
-            let missing = pass.ask("untagged", &missing(pass, jobs).await?).await?;
-            note(DamageKind::TagMissing, &missing, damages);
+            let missing = pass.check_each("untagged", &find_missing_members(pass, jobs).await?).await?;
+            add_damages(DamageKind::TagMissing, &missing, damages);
         }
         cursor = further;
         if cursor == "0" {
@@ -60,7 +60,7 @@ pub(super) async fn find(pass: &Pass<'_>, thorough: bool, damages: &mut Vec<Dama
 }
 
 /// The jobs of some members of the index, each once.
-fn note(kind: DamageKind, members: &[Vec<u8>], damages: &mut Vec<Damage>) {
+fn add_damages(kind: DamageKind, members: &[Vec<u8>], damages: &mut Vec<Damage>) {
     let mut ids: Vec<&[u8]> = members.iter().map(|member| id_in(member)).collect();
     ids.dedup();
     damages.extend(ids.into_iter().map(|id| damage(kind, id)));
@@ -87,7 +87,7 @@ fn digests(envelope: &[u8]) -> Vec<[u8; DIGEST]> {
 }
 
 /// The members whose job does not have the tag, each with the envelope of its job.
-async fn wrong(pass: &Pass<'_>, members: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+async fn find_wrong_members(pass: &Pass<'_>, members: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
     let ids: Vec<&[u8]> = members.iter().map(|member| id_in(member)).collect();
     let envelopes = pass.broker.read(pass.queue, pass.broker.keys.on("HMGET", pass.queue, Kind::Jobs).arg(&ids)).await?;
     let mut wrong = Vec::new();
@@ -102,7 +102,7 @@ async fn wrong(pass: &Pass<'_>, members: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
 }
 
 /// The missing members of some jobs in the index, each with the envelope of its job.
-async fn missing(pass: &Pass<'_>, jobs: &[(Vec<u8>, Vec<u8>)]) -> Result<Vec<Vec<u8>>> {
+async fn find_missing_members(pass: &Pass<'_>, jobs: &[(Vec<u8>, Vec<u8>)]) -> Result<Vec<Vec<u8>>> {
     let all = jobs.iter().flat_map(|(id, envelope)| digests(envelope).into_iter().map(move |digest| (member(id, &digest), envelope)));
     let all: Vec<(Vec<u8>, &Vec<u8>)> = all.collect();
     if all.is_empty() {

@@ -37,7 +37,7 @@ pub(super) async fn find(pass: &Pass<'_>, lanes: &[Vec<u8>]) -> Result<Vec<Damag
     let recorded: Vec<Vec<u8>> = recorded.into_iter().collect();
     let mut damages = Vec::new();
     for ids in recorded.chunks(super::STEP) {
-        damages.extend(damages_of(DamageKind::RecordWithoutLane, pass.ask("records", ids).await?));
+        damages.extend(damages_of(DamageKind::RecordWithoutLane, pass.check_each("records", ids).await?));
     }
     // A lane of each worker.
     let with_lanes: BTreeMap<&[u8], &Vec<u8>> = lanes.iter().map(|lane| (worker_of(lane), lane)).collect();
@@ -51,7 +51,7 @@ pub(super) async fn find(pass: &Pass<'_>, lanes: &[Vec<u8>]) -> Result<Vec<Damag
                 broken.extend([(*lane).clone(), record.to_vec()]);
             }
         }
-        damages.extend(damages_of(DamageKind::WorkerWithoutRecord, pass.ask("workers", &broken).await?));
+        damages.extend(damages_of(DamageKind::WorkerWithoutRecord, pass.check_each("workers", &broken).await?));
     }
     Ok(damages)
 }

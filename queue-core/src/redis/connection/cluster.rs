@@ -123,7 +123,7 @@ impl Cluster {
         let _alone = self.asking.lock().await;
         let mut problems = Vec::new();
         for nodes in self.nodes_to_ask().chunks(ASKED_AT_ONCE) {
-            let mut asked: FuturesUnordered<_> = nodes.iter().map(|node| self.ask(node)).collect();
+            let mut asked: FuturesUnordered<_> = nodes.iter().map(|node| self.request_view(node)).collect();
             let mut newest: Option<View> = None;
             let mut until = Instant::now() + ANSWER;
             loop {
@@ -146,7 +146,7 @@ impl Cluster {
                 }
             }
             if let Some(view) = newest {
-                self.learn(&view.ranges);
+                self.apply_map(&view.ranges);
                 return Ok(());
             }
         }
@@ -164,14 +164,14 @@ impl Cluster {
     fn nodes_to_ask(&self) -> Vec<Arc<Node>> {
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
         for seed in &self.seeds {
-            self.at(&mut map, seed);
+            self.node_at(&mut map, seed);
         }
         let mut nodes: Vec<Arc<Node>> = map.nodes.values().cloned().collect();
         fastrand::shuffle(&mut nodes);
         nodes
     }
 
-    async fn ask(&self, node: &Node) -> Result<View> {
+    async fn request_view(&self, node: &Node) -> Result<View> {
         let ask = async |what: &str| {
             let answer = node.link(Purpose::Heartbeats).send(redis::cmd("CLUSTER").arg(what)).await;
             answer.map_err(|refusal| match &refusal {
@@ -185,7 +185,7 @@ impl Cluster {
         let info = text(ask("INFO").await?)?;
         let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
         let asked = node.endpoint.shown().rsplit_once(':').map_or("", |(host, _)| host).trim_matches(['[', ']']);
-        let ranges = array(ask("SLOTS").await?)?.into_iter().map(|range| self::range(range, asked));
+        let ranges = array(ask("SLOTS").await?)?.into_iter().map(|range| self::parse_range(range, asked));
         Ok(View {
             is_sound: field("cluster_state") == Some("ok"),
             epoch: field("cluster_current_epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0),
@@ -195,11 +195,11 @@ impl Cluster {
 
     /// Applies a map of the cluster. Nodes without slots are disconnected, so that no caller waits
     /// for them.
-    fn learn(&self, ranges: &[(u16, u16, Address)]) {
+    fn apply_map(&self, ranges: &[(u16, u16, Address)]) {
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
         let mut slots = HashMap::with_capacity(usize::from(SLOTS));
         for (first, last, address) in ranges {
-            let node = self.at(&mut map, address);
+            let node = self.node_at(&mut map, address);
             slots.extend((*first..=*last).filter_map(Slot::new).map(|slot| (slot, node.clone())));
         }
         let is_same = |(slot, node): (&Slot, &Arc<Node>)| map.slots.get(slot).is_some_and(|known| Arc::ptr_eq(known, node));
@@ -212,12 +212,12 @@ impl Cluster {
         drop(map);
         tracing::debug!(broker = &*self.location, nodes = holders.len(), "the slots of the cluster have moved to other nodes");
         for node in gone {
-            node.endpoint.end();
+            node.endpoint.close();
         }
         self.moved.send_modify(|moves| *moves += 1);
     }
 
-    fn at(&self, map: &mut Map, address: &Address) -> Arc<Node> {
+    fn node_at(&self, map: &mut Map, address: &Address) -> Arc<Node> {
         if let Some(node) = map.nodes.get(address) {
             return node.clone();
         }
@@ -228,7 +228,7 @@ impl Cluster {
     }
 
     /// The ranges of slots that no node holds.
-    fn uncovered(&self) -> Vec<(u16, u16)> {
+    fn uncovered_ranges(&self) -> Vec<(u16, u16)> {
         let map = self.read();
         let mut ranges: Vec<(u16, u16)> = Vec::new();
         for slot in (0..SLOTS).filter(|slot| Slot::new(*slot).is_some_and(|slot| !map.slots.contains_key(&slot))) {
@@ -275,7 +275,7 @@ impl Topology for Cluster {
 
     async fn check(&self) -> Result<()> {
         self.refresh().await?;
-        let uncovered = self.uncovered();
+        let uncovered = self.uncovered_ranges();
         if !uncovered.is_empty() {
             let shown: Vec<String> = uncovered.iter().take(5).map(|(first, last)| format!("{first}-{last}")).collect();
             let more = if uncovered.len() > shown.len() { ", …" } else { "" };
@@ -300,7 +300,7 @@ impl Topology for Cluster {
         let host = if matches!(host, "" | "?") { by.endpoint.shown().rsplit_once(':')?.0 } else { host };
         let address = Address { host: host.trim_matches(['[', ']']).to_owned(), port: port.parse().ok()? };
         let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
-        let node = self.at(&mut map, &address);
+        let node = self.node_at(&mut map, &address);
         if error.kind() == ErrorKind::Server(ServerErrorKind::Ask) {
             return Some(Redirect::Ask(node));
         }
@@ -319,7 +319,7 @@ fn is_not_cluster(detail: &str) -> bool {
 
 /// One entry of `CLUSTER SLOTS`: first, last, and the master before its replicas. An empty host is
 /// the host of the asked node.
-pub(in crate::redis) fn range(value: Value, asked: &str) -> Result<(u16, u16, Address)> {
+pub(in crate::redis) fn parse_range(value: Value, asked: &str) -> Result<(u16, u16, Address)> {
     let strange = || Error::Internal("the answer to `CLUSTER SLOTS` has an unknown form".to_owned());
     let mut parts = array(value)?.into_iter();
     let mut part = || parts.next().ok_or_else(strange);
@@ -344,10 +344,10 @@ mod tests {
 
     #[test]
     fn a_range_is_held_by_its_master() {
-        let read = range(entry(0, 5460, Value::BulkString(b"one".to_vec()), 7000), "asked").unwrap();
+        let read = parse_range(entry(0, 5460, Value::BulkString(b"one".to_vec()), 7000), "asked").unwrap();
         assert_eq!(read, (0, 5460, Address { host: "one".to_owned(), port: 7000 }));
-        let nameless = range(entry(5461, 16383, Value::Nil, 7001), "asked").unwrap();
+        let nameless = parse_range(entry(5461, 16383, Value::Nil, 7001), "asked").unwrap();
         assert_eq!(nameless, (5461, 16383, Address { host: "asked".to_owned(), port: 7001 }));
-        assert!(range(Value::Array(vec![Value::Int(1)]), "asked").is_err());
+        assert!(parse_range(Value::Array(vec![Value::Int(1)]), "asked").is_err());
     }
 }

@@ -15,14 +15,14 @@ use crate::{
 };
 
 /// The condition of one server. A user without the permission gets no values.
-pub(in crate::redis) async fn of(node: &Node) -> Result<Condition> {
+pub(in crate::redis) async fn read_condition(node: &Node) -> Result<Condition> {
     let link = node.link(Purpose::Heartbeats);
     let info = match link.send(redis::cmd("INFO").arg("memory").arg("persistence").arg("replication")).await {
         Ok(info) => values::text(info)?,
         Err(refusal @ Refusal::Server(_)) if refusal.code() == Some("NOPERM") => return Ok(Condition::default()),
         Err(refusal) => return Err(refusal.into_error(&node.endpoint)),
     };
-    let mut condition = judge(&info);
+    let mut condition = condition_of_info(&info);
     if condition.trouble.is_none() && may_refuse(&info) {
         let asked = redis::cmd("CONFIG").arg("GET").arg("stop-writes-on-bgsave-error").arg("min-replicas-to-write").to_owned();
         // Only users who may read the settings can find out whether the server refuses writes.
@@ -39,7 +39,7 @@ pub(in crate::redis) fn worse(one: Condition, other: Condition) -> Condition {
     if rank(&other) > rank(&one) || one == Condition::default() { other } else { one }
 }
 
-fn judge(info: &str) -> Condition {
+fn condition_of_info(info: &str) -> Condition {
     let mut condition = Condition::default();
     let Some(used) = number(info, "used_memory") else { return condition };
     // The server compares this number with its limit: the memory without the buffers of its
@@ -99,14 +99,14 @@ mod tests {
     #[test]
     fn a_server_is_full_by_what_it_counts() {
         let info = "used_memory:3000000\r\nmaxmemory:2000000\r\nmem_not_counted_for_evict:1500000\r\n";
-        assert_eq!(judge(info).trouble, None);
-        let full = judge(&info.replace("1500000", "8"));
+        assert_eq!(condition_of_info(info).trouble, None);
+        let full = condition_of_info(&info.replace("1500000", "8"));
         assert!(full.is_full() && full.trouble.unwrap().to_string().contains("2.8 MiB of 1.9 MiB"), "{info}");
-        assert_eq!(judge("used_memory:3000000\r\nmaxmemory:0\r\n").trouble, None);
-        let evicting = judge(&info.replace("mem_not", "maxmemory_policy:allkeys-lru\r\nmem_not"));
+        assert_eq!(condition_of_info("used_memory:3000000\r\nmaxmemory:0\r\n").trouble, None);
+        let evicting = condition_of_info(&info.replace("mem_not", "maxmemory_policy:allkeys-lru\r\nmem_not"));
         assert!(!evicting.is_full() && evicting.trouble.unwrap().to_string().contains("`allkeys-lru`"));
-        assert_eq!(judge("used_memory:3000000\r\nmaxmemory_policy:volatile-lru\r\n").trouble, None);
-        assert_eq!(judge("nothing of it"), Condition::default());
+        assert_eq!(condition_of_info("used_memory:3000000\r\nmaxmemory_policy:volatile-lru\r\n").trouble, None);
+        assert_eq!(condition_of_info("nothing of it"), Condition::default());
     }
 
     #[test]
@@ -118,6 +118,6 @@ mod tests {
         assert!(trouble_of(failed, "yes", "0").unwrap().contains("MISCONF"));
         assert!(trouble_of(alone, "yes", "1").unwrap().contains("0 of the 1"));
         assert_eq!((trouble_of(failed, "no", "0"), trouble_of(alone, "yes", "0"), refuses(failed, &[])), (None, None, None));
-        assert!(matches!(judge("used_memory:1\r\naof_last_write_status:err\r\n").trouble, Some(Trouble::ReadOnly(_))));
+        assert!(matches!(condition_of_info("used_memory:1\r\naof_last_write_status:err\r\n").trouble, Some(Trouble::ReadOnly(_))));
     }
 }

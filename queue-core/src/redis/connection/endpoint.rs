@@ -90,19 +90,19 @@ impl Endpoint {
     }
 
     /// The server is not the expected one. Drops every connection to it.
-    pub(in crate::redis) fn start_over(&self) {
+    pub(in crate::redis) fn disconnect_all(&self) {
         std::mem::take(&mut self.lock().era).cancel();
-        self.suspect();
+        self.request_refresh();
     }
 
     /// The server is no longer needed.
     #[cfg(feature = "cluster")]
-    pub(in crate::redis) fn end(&self) {
+    pub(in crate::redis) fn close(&self) {
         self.lock().era.cancel();
     }
 
     /// Reports a problem with the server: the topology is refreshed.
-    pub(in crate::redis) fn suspect(&self) {
+    pub(in crate::redis) fn request_refresh(&self) {
         self.trouble.notify_one();
     }
 

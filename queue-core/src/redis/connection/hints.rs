@@ -129,7 +129,7 @@ impl Announcements {
 
     /// This process has sent a job to the server. A caller that waits here may send its claim right
     /// behind it.
-    pub(in crate::redis) fn expect(&self, queue: &str) {
+    pub(in crate::redis) fn expect_work(&self, queue: &str) {
         if let Some(queue) = self.lock().by_name.get_mut(queue)
             && mem::take(&mut queue.awaited)
         {
@@ -146,7 +146,7 @@ impl Announcements {
         loop {
             let new = self.names(seen);
             // A process that only listens sends no calls, so the listener has to find the servers.
-            if !new.is_empty() && self.servers.known().await.is_err() {
+            if !new.is_empty() && self.servers.ensure_known().await.is_err() {
                 tokio::time::sleep(PAUSE.mul_f64(0.5 + fastrand::f64())).await;
                 continue;
             }
@@ -171,7 +171,7 @@ impl Announcements {
                     seen = 0;
                 }
                 _ = added.changed() => {}
-                () = moved(&mut moves) => seen = 0,
+                () = wait_for_move(&mut moves) => seen = 0,
             }
         }
     }
@@ -202,12 +202,12 @@ impl Announcements {
             seen += new.len();
             self.subscribe(&connection, endpoint, new, subscribed).await?;
             tokio::select! {
-                push = pushes.recv() => if self.take(push?).is_none() {
-                    endpoint.suspect();
+                push = pushes.recv() => if self.handle_push(push?).is_none() {
+                    endpoint.request_refresh();
                     return None;
                 },
                 _ = added.changed() => {}
-                () = moved(&mut moves) => {
+                () = wait_for_move(&mut moves) => {
                     if !subscribed.iter().all(|queue| self.is_at(queue, endpoint)) {
                         return None;
                     }
@@ -236,7 +236,7 @@ impl Announcements {
                 async move { connection.req_packed_command(&command).await }
             }));
             if subscriptions.await.iter().any(Result::is_err) {
-                endpoint.suspect();
+                endpoint.request_refresh();
                 return None;
             }
             for queue in queues {
@@ -248,7 +248,7 @@ impl Announcements {
     }
 
     /// `None`: the connection is closed, or a queue has left this server.
-    fn take(&self, push: PushInfo) -> Option<()> {
+    fn handle_push(&self, push: PushInfo) -> Option<()> {
         match received(push) {
             Received::End => None,
             Received::Nothing => Some(()),
@@ -302,7 +302,7 @@ impl Announcements {
 }
 
 /// Waits until a queue may have moved; forever, if servers do not move.
-async fn moved(moves: &mut watch::Receiver<u64>) {
+async fn wait_for_move(moves: &mut watch::Receiver<u64>) {
     if moves.changed().await.is_err() {
         std::future::pending().await
     }

@@ -21,7 +21,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{endpoint::Endpoint, probe, refusal::Refusal, servers::within};
+use super::{endpoint::Endpoint, probe, refusal::Refusal, servers::deadline};
 use crate::{
     broker::CALL_DEADLINE,
     error::{Error, Result},
@@ -116,11 +116,11 @@ impl Link {
     /// values in them.
     pub(in crate::redis) async fn exchange(&self, message: Message<'_>) -> Result<(Value, Vec<Value>), Refusal> {
         let Ends { endpoint, .. } = &*self.ends;
-        let established = match timeout_at(within(message.until).into(), self.open_or_connect()).await {
+        let established = match timeout_at(deadline(message.until).into(), self.open_or_connect()).await {
             Ok(connected) => connected.map_err(Refusal::Unconnected)?,
             Err(_) => return Err(Refusal::Unconnected(endpoint.unreachable("it does not answer a connection attempt in time"))),
         };
-        let (begun, end) = (Instant::now(), within(message.until));
+        let (begun, end) = (Instant::now(), deadline(message.until));
         // A caller may be dropped while it waits. Its short wait must not make a dead connection
         // look alive.
         let mut waits = Waits { ends: &self.ends, established: &established, begun, answered: false };
@@ -131,7 +131,7 @@ impl Link {
                 let left = end.saturating_duration_since(Instant::now());
                 match timeout(SLOW.min(left), &mut answer).await {
                     // Repeated, because the successor of a silent server may be unknown at first.
-                    Err(_) if left > SLOW => endpoint.suspect(),
+                    Err(_) if left > SLOW => endpoint.request_refresh(),
                     outcome => return outcome,
                 }
             }
@@ -147,15 +147,15 @@ impl Link {
         waits.answered = outcome.is_ok();
         match outcome {
             Ok(Ok(value)) => {
-                self.ends.lock().note_answer();
+                self.ends.lock().record_answer();
                 Ok(value)
             }
             Ok(Err(error)) => {
                 if error.kind() == redis::ErrorKind::Server(ServerErrorKind::ReadOnly) {
-                    endpoint.start_over();
+                    endpoint.disconnect_all();
                 }
                 if breaks_connection(&error) {
-                    self.ends.give_up(&established);
+                    self.ends.drop_connection(&established);
                 }
                 Err(match error.is_io_error() || error.is_connection_dropped() {
                     true => Refusal::Unanswered(format!("the connection broke ({error})"), Some(error)),
@@ -187,7 +187,7 @@ impl Link {
             let outcome = outcome.unwrap_or_else(silent);
             if let Err(error) = &outcome {
                 ends.lock().failed = Some((Instant::now(), error.duplicate()));
-                ends.endpoint.suspect();
+                ends.endpoint.request_refresh();
             }
             outcome
         });
@@ -209,14 +209,14 @@ impl Ends {
         let outcome = match timeout(HANDSHAKE, &mut made).await {
             Ok(outcome) => outcome,
             // A server without TLS may wait for the end of a command.
-            Err(_) => match probe::without_tls(&self.endpoint).await {
+            Err(_) => match probe::tls_mismatch_error(&self.endpoint).await {
                 Some(error) => return Err(error),
                 None => made.await,
             },
         };
         let (connection, role) = match outcome {
             Ok(made) => made,
-            Err(error) => return Err(probe::explained(&self.endpoint, error).await),
+            Err(error) => return Err(probe::explain_connect_error(&self.endpoint, error).await),
         };
         // Sentinels may report a change late, and a former master may have returned as a replica.
         // Reads from a replica would be stale.
@@ -227,7 +227,7 @@ impl Ends {
         }
         let established = Established { connection, since: Instant::now(), over: era.child_token() };
         let mut state = self.lock();
-        state.note_answer();
+        state.record_answer();
         state.failed = None;
         state.established = Some(established.clone());
         Ok(established)
@@ -243,9 +243,9 @@ impl Ends {
     }
 
     /// Other callers of this connection stop waiting.
-    fn give_up(&self, established: &Established) {
+    fn drop_connection(&self, established: &Established) {
         established.over.cancel();
-        self.endpoint.suspect();
+        self.endpoint.request_refresh();
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -255,7 +255,7 @@ impl Ends {
 
 impl State {
     /// The server has answered.
-    fn note_answer(&mut self) {
+    fn record_answer(&mut self) {
         (self.timeouts, self.silent) = (0, None);
     }
 }
@@ -281,7 +281,7 @@ impl Drop for Waits<'_> {
             state.timeouts >= TIMEOUTS && silent.elapsed() >= SILENCE
         };
         if is_dead {
-            self.ends.give_up(self.established);
+            self.ends.drop_connection(self.established);
         }
     }
 }

@@ -34,7 +34,7 @@ impl Misfit {
 /// The error for an answer of `WRONGTYPE`. It names the first key of the wrong type in the queue,
 /// or in the list of all queues. If there is none any more, a repair was faster, and the call may
 /// be repeated. `None`: the server does not permit the check.
-pub(in crate::redis) async fn explained(keys: &Keys, tag: &str, link: &Link, broker: &str) -> Option<Error> {
+pub(in crate::redis) async fn wrong_type_error(keys: &Keys, tag: &str, link: &Link, broker: &str) -> Option<Error> {
     let registry = keys.queues();
     let (queue, misfit) = if tag == registry {
         let found = link.send(redis::cmd("TYPE").arg(&registry)).await.ok()?;
@@ -60,7 +60,7 @@ pub(in crate::redis) async fn audit(broker: &RedisBroker, queue: &str, repair: b
     let mut call = ASIDE.call(&broker.keys, queue);
     call.arg(format!(":aside:{}", new_name()));
     for kind in STORED {
-        call.arg(kind.holds());
+        call.arg(kind.redis_type());
     }
     let renamed: Vec<String> = array(broker.script(queue, &ASIDE, call).await?)?.into_iter().map(text).collect::<Result<_>>()?;
     let mut damages = Vec::new();
@@ -82,7 +82,7 @@ pub(in crate::redis) async fn audit_registry(broker: &RedisBroker, repair: bool)
     if !repair {
         return Ok(vec![misfit.damage(None)]);
     }
-    let aside = broker.keys.beside_queues(&new_name());
+    let aside = broker.keys.sibling_of_queues(&new_name());
     let mut rename = redis::cmd("RENAMENX");
     let renamed = broker.servers.command(Purpose::Heartbeats, &registry, rename.arg(&registry).arg(&aside)).await?;
     Ok(vec![misfit.damage((renamed == Value::Int(1)).then_some(&aside))])
@@ -96,7 +96,7 @@ fn new_name() -> String {
 fn of_queue(keys: &Keys, queue: &str, types: Value) -> Result<Vec<Misfit>> {
     let types: Vec<String> = array(types)?.into_iter().map(text).collect::<Result<_>>()?;
     let of_each = STORED.iter().zip(types);
-    Ok(of_each.filter_map(|(kind, found)| misfit(keys.of(queue, *kind), found, kind.holds())).collect())
+    Ok(of_each.filter_map(|(kind, found)| misfit(keys.of(queue, *kind), found, kind.redis_type())).collect())
 }
 
 fn of_registry(registry: String, found: Value) -> Result<Option<Misfit>> {

@@ -12,7 +12,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{endpoint::Endpoint, refusal::words};
+use super::{endpoint::Endpoint, refusal::error_of_code};
 use crate::error::Error;
 
 /// The timeout for the reason.
@@ -22,9 +22,9 @@ const ANSWER: Duration = Duration::from_millis(500);
 const LONGEST: usize = 2048;
 
 /// The reason why no connection could be made. `error` is that of the client library.
-pub(super) async fn explained(endpoint: &Endpoint, error: RedisError) -> Error {
+pub(super) async fn explain_connect_error(endpoint: &Endpoint, error: RedisError) -> Error {
     if (error.is_io_error() || error.is_connection_dropped()) && !error.is_connection_refusal() {
-        if let Some(plain) = without_tls(endpoint).await {
+        if let Some(plain) = tls_mismatch_error(endpoint).await {
             return plain;
         }
         if let Some(error) = plain_reply(endpoint).await {
@@ -35,7 +35,7 @@ pub(super) async fn explained(endpoint: &Endpoint, error: RedisError) -> Error {
 }
 
 /// The error, if TLS was tried with a server that does not use it.
-pub(super) async fn without_tls(endpoint: &Endpoint) -> Option<Error> {
+pub(super) async fn tls_mismatch_error(endpoint: &Endpoint) -> Option<Error> {
     if !endpoint.uses_tls() {
         return None;
     }
@@ -51,7 +51,7 @@ pub(super) async fn without_tls(endpoint: &Endpoint) -> Option<Error> {
 async fn plain_reply(endpoint: &Endpoint) -> Option<Error> {
     let line = first_line(endpoint, b"").await?;
     let (code, detail) = line.strip_prefix('-')?.split_once(' ')?;
-    Some(words(code, detail, endpoint))
+    Some(error_of_code(code, detail, endpoint))
 }
 
 async fn first_line(endpoint: &Endpoint, request: &[u8]) -> Option<String> {

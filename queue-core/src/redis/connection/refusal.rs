@@ -32,7 +32,7 @@ impl Refusal {
     }
 
     /// Whether the call was certainly not carried out, and may succeed soon.
-    pub(in crate::redis) fn may_pass(&self) -> bool {
+    pub(in crate::redis) fn is_temporary(&self) -> bool {
         match self {
             Refusal::Unconnected(error) => error.is_transient(),
             Refusal::Unanswered(..) => false,
@@ -53,7 +53,7 @@ impl Refusal {
                     None => ambiguous,
                 }
             }
-            Refusal::Server(error) => sorted(error, endpoint),
+            Refusal::Server(error) => classify(error, endpoint),
         }
     }
 }
@@ -62,14 +62,14 @@ impl Refusal {
 /// Who does not know a feature that a request would set.
 pub(in crate::redis) const BY_A_LANE: &str = "a worker of the queue";
 
-fn named(feature: &str) -> String {
+fn feature_label(feature: &str) -> String {
     Bit::of_letter(feature).map_or_else(|| feature.to_owned(), |bit| bit.name().to_owned())
 }
 
-fn sorted(error: RedisError, endpoint: &Endpoint) -> Error {
+fn classify(error: RedisError, endpoint: &Endpoint) -> Error {
     match (error.code(), error.kind()) {
-        (Some(code), _) => words(code, error.detail().unwrap_or_default(), endpoint).caused_by(error),
-        (None, ErrorKind::AuthenticationFailed) => words("WRONGPASS", "", endpoint),
+        (Some(code), _) => error_of_code(code, error.detail().unwrap_or_default(), endpoint).caused_by(error),
+        (None, ErrorKind::AuthenticationFailed) => error_of_code("WRONGPASS", "", endpoint),
         (None, ErrorKind::Io) => {
             let problem = error.to_string();
             let cause = Unreachable { problem: problem.clone(), cause: Some(Arc::new(error)) };
@@ -82,7 +82,7 @@ fn sorted(error: RedisError, endpoint: &Endpoint) -> Error {
 }
 
 /// The error for a reply with this code.
-pub(super) fn words(code: &str, detail: &str, endpoint: &Endpoint) -> Error {
+pub(super) fn error_of_code(code: &str, detail: &str, endpoint: &Endpoint) -> Error {
     let broker = endpoint.shown().to_owned();
     let denied = |problem: String| Error::AccessDenied { broker: broker.clone(), problem };
     match code {
@@ -92,8 +92,8 @@ pub(super) fn words(code: &str, detail: &str, endpoint: &Endpoint) -> Error {
             _ => Error::Internal(format!("OLD {detail}")),
         },
         "SCHEMA" => Error::SchemaTooNew { queue: broker, found: detail.parse().unwrap_or(u64::MAX), known: crate::redis::SCHEMA },
-        "FEATURE" => Error::FeatureUnknown { broker, feature: named(detail), by: "this library" },
-        "BEHIND" => Error::FeatureUnknown { broker, feature: named(detail), by: BY_A_LANE },
+        "FEATURE" => Error::FeatureUnknown { broker, feature: feature_label(detail), by: "this library" },
+        "BEHIND" => Error::FeatureUnknown { broker, feature: feature_label(detail), by: BY_A_LANE },
         "OOM" => Error::BrokerFull { broker, problem: "its `maxmemory` is reached".to_owned() },
         "NOAUTH" => denied("it requires a password; write redis://user:password@host".to_owned()),
         "WRONGPASS" => denied("wrong user name or password, or the user is disabled".to_owned()),
@@ -109,7 +109,7 @@ pub(super) fn words(code: &str, detail: &str, endpoint: &Endpoint) -> Error {
         "CROSSSLOT" => Error::Internal(format!(
             "{broker} reports that the keys of one request are on several nodes (CROSSSLOT {detail}); all keys of a queue have one hash tag, so check for a proxy that changes keys, or report a bug"
         )),
-        _ => match passing(code, detail) {
+        _ => match temporary_problem(code, detail) {
             Some(problem) => endpoint.unavailable(problem),
             None => Error::Internal(format!("{code} {detail}")),
         },
@@ -117,7 +117,7 @@ pub(super) fn words(code: &str, detail: &str, endpoint: &Endpoint) -> Error {
 }
 
 /// The problem of a server that was reached but cannot serve now.
-fn passing(code: &str, detail: &str) -> Option<String> {
+fn temporary_problem(code: &str, detail: &str) -> Option<String> {
     let problem = match code {
         "READONLY" => "it has become a replica and accepts no writes (READONLY); a URL without sentinels must name the new master",
         "LOADING" => "it has just started and is loading its data (LOADING); wait until it has finished",

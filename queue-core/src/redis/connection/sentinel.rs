@@ -117,7 +117,7 @@ impl Sentinels {
     }
 
     /// Whether a view of this epoch is used.
-    fn counts(&self, epoch: u64) -> bool {
+    fn is_current(&self, epoch: u64) -> bool {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = epoch >= newest.0 || newest.1.elapsed() > MEMORY;
         if counts {
@@ -126,8 +126,8 @@ impl Sentinels {
         counts
     }
 
-    async fn ask_all(&self) -> Result<View> {
-        let mut asked: FuturesUnordered<_> = self.sentinels.iter().map(|sentinel| self.ask(sentinel)).collect();
+    async fn request_views(&self) -> Result<View> {
+        let mut asked: FuturesUnordered<_> = self.sentinels.iter().map(|sentinel| self.request_view(sentinel)).collect();
         let mut newest: Option<View> = None;
         let mut problems: Vec<Error> = Vec::new();
         let mut until = Instant::now() + ANSWER;
@@ -144,12 +144,12 @@ impl Sentinels {
         }
         match newest {
             Some(view) => Ok(view),
-            None => Err(self.none_answers(&problems)),
+            None => Err(self.no_answer_error(&problems)),
         }
     }
 
     /// The error if no sentinel knows the master. Problems that an operator has to fix come first.
-    fn none_answers(&self, problems: &[Error]) -> Error {
+    fn no_answer_error(&self, problems: &[Error]) -> Error {
         if let Some(error) = problems.iter().find(|error| !error.is_transient()) {
             return error.duplicate();
         }
@@ -162,13 +162,13 @@ impl Sentinels {
         if unreachable { Error::unreachable(&*self.location, problem) } else { Error::unavailable(&*self.location, problem) }
     }
 
-    async fn ask(&self, sentinel: &Node) -> Result<View> {
+    async fn request_view(&self, sentinel: &Node) -> Result<View> {
         let shown = sentinel.endpoint.shown();
         let ask = async |command: &mut Cmd| sentinel.link(Purpose::Heartbeats).send(command).await;
         // A sentinel that promotes a replica shows the new address in the first of these answers
         // before the second.
         let address = match ask(redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service)).await {
-            Ok(Value::Nil) => return Err(self.unknown(sentinel).await),
+            Ok(Value::Nil) => return Err(self.unknown_service_error(sentinel).await),
             Ok(address) => address,
             Err(refusal) if is_unknown_command(&refusal) => {
                 let advice = "is not a sentinel; use `redis://` for a single server";
@@ -177,12 +177,12 @@ impl Sentinels {
             Err(refusal) => return Err(refusal.into_error(&sentinel.endpoint)),
         };
         let about = ask(redis::cmd("SENTINEL").arg("MASTER").arg(&self.service)).await;
-        view(shown, address, about.map_err(|refusal| refusal.into_error(&sentinel.endpoint))?)
+        parse_view(shown, address, about.map_err(|refusal| refusal.into_error(&sentinel.endpoint))?)
     }
 
-    async fn unknown(&self, sentinel: &Node) -> Error {
+    async fn unknown_service_error(&self, sentinel: &Node) -> Error {
         let known = sentinel.link(Purpose::Heartbeats).send(redis::cmd("SENTINEL").arg("MASTERS")).await.ok();
-        let names = known.map(services).unwrap_or_default();
+        let names = known.map(service_names).unwrap_or_default();
         let known = if names.is_empty() { "no service at all" } else { &names };
         let problem = format!("is unknown to the sentinel {}, which monitors {known}", sentinel.endpoint.shown());
         Error::invalid("service", &self.service, problem)
@@ -196,8 +196,8 @@ impl Topology for Sentinels {
     }
 
     async fn find(&self) -> Result<()> {
-        let View { epoch, master } = self.ask_all().await?;
-        if !self.counts(epoch) {
+        let View { epoch, master } = self.request_views().await?;
+        if !self.is_current(epoch) {
             tracing::debug!(broker = &*self.location, %master, "a sentinel reported an outdated master, ignored");
             return Ok(());
         }
@@ -225,7 +225,7 @@ impl Topology for Sentinels {
 }
 
 /// Decodes the answers of a sentinel to `GET-MASTER-ADDR-BY-NAME` and `MASTER`.
-fn view(shown: &str, address: Value, about: Value) -> Result<View> {
+fn parse_view(shown: &str, address: Value, about: Value) -> Result<View> {
     let strange = || Error::Internal(format!("the answer of the sentinel {shown} has an unknown form"));
     let mut address = array(address)?.into_iter();
     let host = text(address.next().ok_or_else(strange)?)?;
@@ -241,7 +241,7 @@ fn view(shown: &str, address: Value, about: Value) -> Result<View> {
 }
 
 /// The names in the answer to `MASTERS`, for messages.
-fn services(known: Value) -> String {
+fn service_names(known: Value) -> String {
     let names = array(known).unwrap_or_default().into_iter().filter_map(|master| {
         let fields: Vec<String> = array(master).ok()?.into_iter().filter_map(|field| text(field).ok()).collect();
         fields.chunks(2).find(|pair| pair[0] == "name").and_then(|pair| Some(format!("`{}`", pair.get(1)?)))
@@ -256,12 +256,12 @@ fn is_unknown_command(refusal: &Refusal) -> bool {
 /// An answer of a sentinel is rejected with a short message, or decoded.
 #[cfg(feature = "fuzz")]
 pub(in crate::redis) fn __fuzz(value: Value) {
-    assert!(services(value.clone()).len() <= NAMES_MAX, "so many names are not for people");
+    assert!(service_names(value.clone()).len() <= NAMES_MAX, "so many names are not for people");
     let (address, about) = match value {
         Value::Array(both) if both.len() == 2 => (both[0].clone(), both[1].clone()),
         one => (one.clone(), one),
     };
-    match view("127.0.0.1:26379", address, about) {
+    match parse_view("127.0.0.1:26379", address, about) {
         Ok(view) => assert!(!view.master.host.is_empty() && view.master.port > 0, "nobody can be at {}", view.master),
         Err(error) => assert!(error.to_string().len() <= NAMES_MAX, "a message of {} bytes", error.to_string().len()),
     }

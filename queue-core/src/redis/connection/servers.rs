@@ -119,7 +119,7 @@ pub(in crate::redis) enum Redirect {
 }
 
 /// The deadline of a call whose answer is wanted by then.
-pub(in crate::redis) fn within(wanted: Option<Instant>) -> Instant {
+pub(in crate::redis) fn deadline(wanted: Option<Instant>) -> Instant {
     let latest = Instant::now() + CALL_DEADLINE;
     wanted.map_or(latest, |wanted| wanted.min(latest))
 }
@@ -246,7 +246,7 @@ impl Servers {
         let mut worst = Err(Error::Internal("there are no masters".to_owned()));
         for node in self.topology.masters().await? {
             // An unreachable server does not affect the result of the others.
-            worst = match (worst, condition::of(&node).await) {
+            worst = match (worst, condition::read_condition(&node).await) {
                 (Ok(worst), Ok(condition)) => Ok(condition::worse(worst, condition)),
                 (Err(_), answer) => answer,
                 (worst, Err(_)) => worst,
@@ -263,7 +263,7 @@ impl Servers {
     }
 
     /// Reads the map of the servers if it is unknown.
-    pub(in crate::redis) async fn known(&self) -> Result<()> {
+    pub(in crate::redis) async fn ensure_known(&self) -> Result<()> {
         if self.topology.is_known() { Ok(()) } else { self.topology.find().await }
     }
 
@@ -286,7 +286,7 @@ impl Servers {
         mut command: Cmd,
         then: &[Cmd],
     ) -> Result<(Value, Vec<Value>)> {
-        let until = within(wanted);
+        let until = deadline(wanted);
         let mut moves = self.moves.clone();
         let mut pauses = Pauses::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut moved = false;
@@ -297,7 +297,7 @@ impl Servers {
             moves.mark_unchanged();
             let mut goes_with_moves = true;
             let error = match self.node(tag, asked.as_ref(), wanted).await {
-                Err(error) if !self.waits_for(&error) => return Err(error),
+                Err(error) if !self.is_retried(&error) => return Err(error),
                 Err(error) => error,
                 Ok(node) => {
                     let refusal = match node
@@ -328,14 +328,15 @@ impl Servers {
                         _ => asked = None,
                     }
                     if refusal.code() == Some("WRONGTYPE")
-                        && let Some(error) = Box::pin(misfits::explained(&self.keys, tag, node.link(purpose), node.endpoint.shown())).await
+                        && let Some(error) =
+                            Box::pin(misfits::wrong_type_error(&self.keys, tag, node.link(purpose), node.endpoint.shown())).await
                     {
                         return Err(error);
                     }
                     // Two nodes that redirect to each other get time to agree.
                     goes_with_moves = !matches!(refusal.code(), Some("MOVED" | "ASK"));
-                    let waits = refusal.may_pass() || !goes_with_moves;
-                    let unreached = matches!(&refusal, Refusal::Unconnected(error) if !self.waits_for(error));
+                    let waits = refusal.is_temporary() || !goes_with_moves;
+                    let unreached = matches!(&refusal, Refusal::Unconnected(error) if !self.is_retried(error));
                     let error = refusal.into_error(&node.endpoint);
                     if !waits || unreached {
                         return Err(error);
@@ -358,7 +359,7 @@ impl Servers {
 
     /// Whether a connection error is waited out. The error of the very first call is not, because
     /// the URL may be wrong.
-    fn waits_for(&self, error: &Error) -> bool {
+    fn is_retried(&self, error: &Error) -> bool {
         error.is_transient() && self.reached.load(Ordering::Relaxed)
     }
 
@@ -371,7 +372,7 @@ impl Servers {
                 let late = || Error::unavailable(&*self.location, "none of the servers that the URL names has answered in time");
                 tokio::time::timeout_at(wanted.into(), self.topology.find()).await.map_err(|_| late())??;
             }
-            _ => self.known().await?,
+            _ => self.ensure_known().await?,
         }
         self.topology.node(tag_of(queue))
     }

@@ -37,7 +37,7 @@ pub(in crate::redis) async fn check(node: &Node, role: Role) -> Result<()> {
         }
         Err(refusal) => return Err(refusal.into_error(&node.endpoint)),
     };
-    judge(&info, location, role)
+    check_info(&info, location, role)
 }
 
 /// The minimal durability of a server. Only users who may read its settings can find out whether it
@@ -57,8 +57,8 @@ pub(in crate::redis) async fn durability(node: &Node) -> Result<Durability> {
     Ok(if always { Durability::PowerLoss } else { Durability::ProcessCrash })
 }
 
-pub(in crate::redis) fn judge(info: &str, location: &str, role: Role) -> Result<()> {
-    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| begin_of(value.trim()));
+pub(in crate::redis) fn check_info(info: &str, location: &str, role: Role) -> Result<()> {
+    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| shortened(value.trim()));
     // Valkey has another name for this field.
     if field("redis_mode").or_else(|| field("server_mode")) == Some("sentinel") {
         let advice = "write redis+sentinel://host:port,host:port/SERVICE";
@@ -90,7 +90,7 @@ pub(in crate::redis) fn drops_jobs(policy: &str) -> bool {
 }
 
 /// The part of a server's word that messages show.
-fn begin_of(word: &str) -> &str {
+fn shortened(word: &str) -> &str {
     const SHOWN: usize = 64;
     word.char_indices().nth(SHOWN).map_or(word, |(end, _)| &word[..end])
 }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     fn problem(info: &str) -> String {
-        judge(info, "redis://here", Role::Standalone).unwrap_err().to_string()
+        check_info(info, "redis://here", Role::Standalone).unwrap_err().to_string()
     }
 
     #[test]
@@ -110,14 +110,14 @@ mod tests {
         assert!(problem("redis_version:7.2.4\r\ncluster_enabled:1\r\n").contains("cluster"));
         assert!(problem("redis_version:7.2.4\r\nrole:slave\r\n").contains("replica"));
         let good = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n";
-        assert!(judge(good, "here", Role::Standalone).is_ok());
+        assert!(check_info(good, "here", Role::Standalone).is_ok());
     }
 
     #[test]
     fn a_url_of_another_kind_is_answered_with_the_right_one() {
         let node = "redis_version:7.2.4\r\ncluster_enabled:1\r\n";
         assert!(problem(node).contains("redis+cluster://"));
-        assert!(judge(node, "here", Role::Node).is_ok());
+        assert!(check_info(node, "here", Role::Node).is_ok());
         for mode in ["redis_mode", "server_mode"] {
             assert!(problem(&format!("redis_version:7.2.4\r\n{mode}:sentinel\r\n")).contains("redis+sentinel://"));
         }

@@ -316,7 +316,7 @@ impl<'a> Parts<'a> {
 
     /// Adds the certificates that the URL names to a server's address.
     #[cfg(feature = "tls")]
-    fn certified(&self, info: ConnectionInfo) -> Result<ConnectionInfo> {
+    fn with_certificates(&self, info: ConnectionInfo) -> Result<ConnectionInfo> {
         let Parameters { ca, cert, key, .. } = self.parameters;
         if ca.is_empty() && cert.is_empty() {
             return Ok(info);
@@ -363,7 +363,7 @@ impl<'a> Parts<'a> {
             password(file)?;
         }
         #[cfg(feature = "tls")]
-        let info = self.certified(info)?;
+        let info = self.with_certificates(info)?;
         let tls_name = Some(self.parameters.tls_name).filter(|name| !name.is_empty()).map(str::to_owned);
         Ok((Access { info: info.set_tcp_settings(TcpSettings::default().set_nodelay(true)), password_file, tls_name }, address))
     }

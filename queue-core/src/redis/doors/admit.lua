@@ -75,7 +75,7 @@ local function remove_duplicates(ids)
 end
 
 -- The envelopes and counters of jobs. Counters that no job of the queue has are not read.
-local function describe(ids)
+local function read_envelopes_and_counts(ids)
   if #ids == 0 then
     return {}, {}, {}, {}
   end
@@ -99,11 +99,11 @@ end
 
 -- The last step: stamps the admitted jobs with a receipt. A job whose envelope another program has
 -- deleted cannot run. An invalid id could not be ended. A duplicate id is returned once.
-local function stamp(lane, claim)
+local function give_receipts(lane, claim)
   if has('o') and #ids > 0 then
     stop_aging(ids)
   end
-  local bodies, attempts, crashes, snoozes = describe(ids)
+  local bodies, attempts, crashes, snoozes = read_envelopes_and_counts(ids)
   local broken = {}
   for at = #ids, 1, -1 do
     if not bodies[at] or bodies[at] == '' or not is_id(ids[at]) then
@@ -113,24 +113,24 @@ local function stamp(lane, claim)
   if #broken > 0 then
     count('repaired', #broken)
     if has('g') then
-      give_slots_back(broken)
+      release_slots(broken)
     end
-    end_gone(broken)
-    bodies, attempts, crashes, snoozes = describe(ids)
+    end_deleted(broken)
+    bodies, attempts, crashes, snoozes = read_envelopes_and_counts(ids)
   end
   if #ids > 0 then
     local receipt, pairs_ = lane .. ':' .. claim, {}
     for at = 1, #ids do
       pairs_[2 * at - 1], pairs_[2 * at] = ids[at], receipt
     end
-    if put_all(K.active, pairs_) < #ids then
+    if set_fields(K.active, pairs_) < #ids then
       doubled = doubled + remove_duplicates(ids)
-      bodies, attempts, crashes, snoozes = describe(ids)
+      bodies, attempts, crashes, snoozes = read_envelopes_and_counts(ids)
     end
     call('HSET', K.meta, 'claim', claim)
-    entered(ids, 'active')
+    record_entered(ids, 'active')
     if has('u') then
-      give_keys_back(ids, false, 's')
+      release_keys(ids, false, 's')
     end
   end
   count('repaired', doubled)

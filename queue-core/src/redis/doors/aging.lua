@@ -7,7 +7,7 @@
 local interval = nil
 
 -- The interval of aging in milliseconds; 0: the queue has no aging.
-local function rises_every()
+local function aging_interval()
   interval = interval or has('o') and whole(string.match(call('HGET', K.meta, 'aging') or '', '^%d+') or '') or 0
   return interval
 end
@@ -23,14 +23,14 @@ end
 
 -- The time of a rise. Its fraction of a millisecond keeps the order of jobs that rise in the same
 -- millisecond.
-local function rise_at(at, number)
+local function next_raise_at(at, number)
   return string.format('%.17g', at + (2048 + number) % 4096 / 4096)
 end
 
 -- Starts the aging of jobs that were pushed to an end of the list.
 local function start_aging(ids, at_head)
   local n, pairs_ = #ids, {}
-  if rises_every() == 0 or n == 0 then
+  if aging_interval() == 0 or n == 0 then
     return
   end
   local number = call('HINCRBY', K.meta, at_head and 'rise_head' or 'rise_tail', at_head and -n or n)
@@ -39,16 +39,16 @@ local function start_aging(ids, at_head)
     for at, priority in ipairs(priorities) do
       if priority ~= '0' then
         local nth = from + at - 1
-        pairs_[#pairs_ + 1] = rise_at(now + rises_every(), at_head and number + n - nth or number - n + nth)
+        pairs_[#pairs_ + 1] = next_raise_at(now + aging_interval(), at_head and number + n - nth or number - n + nth)
         pairs_[#pairs_ + 1] = ids[nth]
       end
     end
   end
-  many('ZADD', K.rising, pairs_)
+  call_in_pieces('ZADD', K.rising, pairs_)
 end
 
 -- Ends the aging of jobs that are no longer ready.
 local function stop_aging(ids)
-  many('ZREM', K.rising, ids)
-  many('HDEL', K.risen, ids)
+  call_in_pieces('ZREM', K.rising, ids)
+  call_in_pieces('HDEL', K.risen, ids)
 end

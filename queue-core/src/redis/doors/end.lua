@@ -1,7 +1,7 @@
 -- Endings: ack, bury, cancel, expire, delete, evict, repair. An ending releases everything that the
--- job holds, including its unique key. `end_gone` deletes the job. `end_kept` keeps its record for
--- a while. `end_dead` makes it a dead letter, which may be requeued. The caller has removed the job
--- from its place before: `settle`, `remove_waiting`, `forget_record`, `remove_dead`.
+-- job holds, including its unique key. `end_deleted` deletes the job. `end_kept` keeps its record
+-- for a while. `end_dead` makes it a dead letter, which may be requeued. The caller has removed the
+-- job from its place before: `settle`, `remove_waiting`, `delete_record`, `remove_dead`.
 --
 -- `ended` lists kept jobs in the order in which they ended: as `id`, or as `until:id` if the id may
 -- be used again (chosen ids) or looks like that. All jobs in `ended` have the same retention, so
@@ -12,41 +12,41 @@
 --- include script/tools, script/has, doors/keys, doors/groups, schedule/ended, doors/watched, doors/progress, doors/tags, doors/transitions
 
 -- Removes the notes about releases that could not read jobs.
-local function forget_unreadable(ids)
-  many('ZREM', K.unreadable, ids)
-  many('HDEL', K.releases, ids)
+local function delete_unreadable(ids)
+  call_in_pieces('ZREM', K.unreadable, ids)
+  call_in_pieces('HDEL', K.releases, ids)
 end
 
 -- Removes the fields of live jobs except their envelopes.
-local function strip(ids)
+local function delete_job_fields(ids)
   if has('f') then
-    many('HDEL', K.attempts, ids)
-    many('HDEL', K.errors, ids)
+    call_in_pieces('HDEL', K.attempts, ids)
+    call_in_pieces('HDEL', K.errors, ids)
   end
   if has('u') then
-    give_keys_back(ids, true)
+    release_keys(ids, true)
   end
   if has('g') and #ids > 0 then
-    leave_groups(ids, true)
+    unblock_groups(ids, true)
   end
   if has('z') then
-    many('HDEL', K.snoozes, ids)
-    many('HDEL', K.returned, ids)
+    call_in_pieces('HDEL', K.snoozes, ids)
+    call_in_pieces('HDEL', K.returned, ids)
   end
   if has('c') then
-    many('HDEL', K.crashes, ids)
+    call_in_pieces('HDEL', K.crashes, ids)
   end
   if has('p') then
-    many('HDEL', K.priority, ids)
+    call_in_pieces('HDEL', K.priority, ids)
   end
   if has('a') then
-    forget_unreadable(ids)
+    delete_unreadable(ids)
   end
 end
 
 -- Remembers the ids of done jobs that applications have chosen. For a while, a late enqueue with
 -- such an id adds no second job.
-local function end_given(ids)
+local function remember_given_ids(ids)
   local given = {}
   for at = 1, #ids do
     if byte(ids[at]) == 61 then -- '='
@@ -67,14 +67,14 @@ local function free_id(id)
 end
 
 -- Removes all data of a job. The recorded transition is to `removed`, or to the given state.
-local function end_gone(ids, state)
-  entered(ids, state or 'removed')
-  end_ticks(ids, 'deleted')
+local function end_deleted(ids, state)
+  record_entered(ids, state or 'removed')
+  record_tick_ends(ids, 'deleted')
   notify_ended(ids)
   delete_progress(ids)
   drop_tags(ids)
-  many('HDEL', K.jobs, ids)
-  strip(ids)
+  call_in_pieces('HDEL', K.jobs, ids)
+  delete_job_fields(ids)
 end
 
 local function state_of(record)
@@ -85,29 +85,29 @@ local lapse = nil
 
 -- The retention of the records in `ended`, or nil if it is unknown, and whether `lapsing` may have
 -- records.
-local function known_lapse()
+local function list_retention()
   lapse = lapse or call('HGET', K.meta, 'lapse') or ''
   local duration, beside = string.match(lapse, '^(%d+)(:?1?)$')
   return tonumber(duration or ''), beside == ':1'
 end
 
-local function note_lapse(duration, beside)
+local function set_list_retention(duration, beside)
   lapse = ms(duration) .. (beside and ':1' or '')
   call('HSET', K.meta, 'lapse', lapse)
 end
 
 -- Removes the record of an id and subtracts its bytes from the count. Its entry in `ended` remains
 -- until it reaches the head.
-local function forget_record(id, record)
+local function delete_record(id, record)
   local kept = unpacked(record) or {}
   call('HDEL', K.records, id)
-  local _, beside = known_lapse()
+  local _, beside = list_retention()
   if beside then
     call('ZREM', K.lapsing, id)
   end
   count('.kept_bytes', -whole(kept.b))
   if type(kept.s) == 'string' then
-    left({ id }, kept.s)
+    record_left({ id }, kept.s)
     count('.kept:' .. kept.s, -1)
   end
 end
@@ -129,26 +129,26 @@ end
 -- has their positions there. `digest` is that of a chosen id that may be used again.
 local function end_kept(ids, state, keep_ms, sizes, results, note, places, digest)
   set_bit('k')
-  entered(ids, state, note)
-  end_ticks(ids, state)
+  record_entered(ids, state, note)
+  record_tick_ends(ids, state)
   notify_ended(ids)
   local ended_ms, until_ms, total = ms(now), ms(now + keep_ms), 0
   local one_size, known = type(sizes) == 'number' and sizes, nil
-  local function know(name, bit, key)
+  local function read_field(name, bit, key)
     if has(bit) then
       known = known or {}
       known[name] = call('HMGET', key, unpack(ids))
     end
   end
-  know('a', 'f', K.attempts)
-  know('f', 'f', K.errors)
-  know('z', 'z', K.snoozes)
-  know('o', 'z', K.returned)
-  know('p', 'p', K.priority)
-  know('q', 'u', K.keyed)
-  know('g', 'g', K.grouped)
-  know('c', 'm', K.costs)
-  know('k', 'c', K.crashes)
+  read_field('a', 'f', K.attempts)
+  read_field('f', 'f', K.errors)
+  read_field('z', 'z', K.snoozes)
+  read_field('o', 'z', K.returned)
+  read_field('p', 'p', K.priority)
+  read_field('q', 'u', K.keyed)
+  read_field('g', 'g', K.grouped)
+  read_field('c', 'm', K.costs)
+  read_field('k', 'c', K.crashes)
   local records, lines, alike = {}, { unpack(ids) }, {}
   for i = 1, #ids do
     local place = places and places[i] or i
@@ -176,8 +176,8 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places, diges
       lines[i] = until_ms .. ':' .. id
     end
   end
-  put_all(K.records, records)
-  local duration, beside = known_lapse()
+  set_fields(K.records, records)
+  local duration, beside = list_retention()
   local own = whole(keep_ms)
   -- `ended` is for the retention that most jobs have. Done jobs replace fewer entries with another
   -- retention.
@@ -197,50 +197,50 @@ local function end_kept(ids, state, keep_ms, sizes, results, note, places, diges
     if fewer then
       call('LTRIM', K.ended, 1, 0)
       duration = own
-      note_lapse(duration, beside)
+      set_list_retention(duration, beside)
     end
   end
   if duration == own then
-    many('RPUSH', K.ended, lines)
+    call_in_pieces('RPUSH', K.ended, lines)
   else
     if not beside then
-      note_lapse(duration or 0, true)
+      set_list_retention(duration or 0, true)
     end
     local members = {}
     for i, id in ipairs(ids) do
       members[2 * i - 1], members[2 * i] = until_ms, id
     end
-    many('ZADD', K.lapsing, members)
+    call_in_pieces('ZADD', K.lapsing, members)
   end
   count('.kept_bytes', total)
   count('.kept:' .. state, #ids)
-  strip(ids)
+  delete_job_fields(ids)
 end
 
-local function end_kept_one(id, state, keep_ms, result, note, digest)
+local function end_kept_job(id, state, keep_ms, result, note, digest)
   end_kept({ id }, state, keep_ms, call('HSTRLEN', K.jobs, id), { result }, note, nil, digest)
 end
 
 -- Cancelled or expired jobs are kept for a day, and a chosen id may be used again.
-local function end_unrun(id, state, note)
-  end_kept_one(id, state, C.unrun_ms, '', note, byte(id) == 61 and call('HGET', K.given, id) or nil)
+local function end_without_run(id, state, note)
+  end_kept_job(id, state, C.unrun_ms, '', note, byte(id) == 61 and call('HGET', K.given, id) or nil)
   free_id(id)
   count(state, 1)
 end
 
 -- A dead job keeps all its data and its chosen id, because it may be requeued.
 local function end_dead(id, reason)
-  entered({ id }, 'dead', reason)
+  record_entered({ id }, 'dead', reason)
   if has('u') then
-    give_keys_back({ id }, false)
+    release_keys({ id }, false)
   end
   if has('g') then
-    leave_groups({ id }, false)
+    unblock_groups({ id }, false)
   end
   if has('a') then
-    forget_unreadable({ id })
+    delete_unreadable({ id })
   end
-  end_ticks({ id }, 'dead')
+  record_tick_ends({ id }, 'dead')
   notify_ended({ id })
   call('ZADD', K.dead, ms(now), id)
   call('HSET', K.notes, id, reason)
@@ -258,14 +258,14 @@ local function remove_dead(id)
     set_bit('c')
     count('.dead_crashed', -1)
   end
-  left({ id }, 'dead')
+  record_left({ id }, 'dead')
   call('ZREM', K.dead, id)
   call('HDEL', K.notes, id)
   count('.dead_bytes', -call('HSTRLEN', K.jobs, id))
 end
 
 -- The time until which the job at a place of `ended` is kept.
-local function lapse_at(place)
+local function kept_until_at(place)
   local line = call('LRANGE', K.ended, place, place)[1]
   return line and whole(string.match(line, '^(%d+):') or (unpacked(call('HGET', K.records, line) or '') or {}).u) or FOREVER
 end
@@ -273,14 +273,14 @@ end
 -- Removes at most `items` kept jobs. A job is removed when its retention has expired. If a limit is
 -- exceeded, jobs with the shortest retention are removed earlier.
 local function trim_ended(items, max_count, max_bytes)
-  local duration, beside = known_lapse()
+  local duration, beside = list_retention()
   local others = beside and call('ZCARD', K.lapsing) or 0
   local removed, all = 0, call('LLEN', K.ended) + others
   local bytes, freed, states = whole(call('HGET', K.counters, '.kept_bytes')), 0, {}
 
   -- Removes the first of these jobs while their retention has expired or a limit is exceeded.
   -- Returns how many it has passed.
-  local function remove(ids, untils, latest)
+  local function remove_expired(ids, untils, latest)
     local records = call('HMGET', K.records, unpack(ids))
     local gone, passed = {}, 0
     for i, id in ipairs(ids) do
@@ -300,9 +300,9 @@ local function trim_ended(items, max_count, max_bytes)
         end
       end
     end
-    many('HDEL', K.records, gone)
+    call_in_pieces('HDEL', K.records, gone)
     drop_tags(gone)
-    many('HDEL', K.jobs, gone)
+    call_in_pieces('HDEL', K.jobs, gone)
     delete_progress(gone)
     removed = removed + passed
     return passed
@@ -310,22 +310,22 @@ local function trim_ended(items, max_count, max_bytes)
 
   -- The same for `lapsing`. If a limit is exceeded, it removes jobs whose retention ends no later
   -- than that of the first entry in `ended`.
-  local function remove_others()
-    local latest = (all > max_count or bytes > max_bytes) and lapse_at('0') or 0
+  local function remove_expired_lapsing()
+    local latest = (all > max_count or bytes > max_bytes) and kept_until_at('0') or 0
     local found = call('ZRANGEBYSCORE', K.lapsing, '-inf', ms(math.max(now, latest)), 'WITHSCORES', 'LIMIT', 0, math.min(items - removed, PIECE))
     local ids, untils = {}, {}
     for at = 1, #found, 2 do
       ids[#ids + 1], untils[#untils + 1] = found[at], ms(whole(found[at + 1]))
     end
     if #ids > 0 then
-      many('ZREM', K.lapsing, { unpack(ids, 1, remove(ids, untils, latest)) })
+      call_in_pieces('ZREM', K.lapsing, { unpack(ids, 1, remove_expired(ids, untils, latest)) })
     end
   end
 
   if others > 0 then
-    remove_others()
+    remove_expired_lapsing()
   elseif beside then
-    note_lapse(duration, false)
+    set_list_retention(duration, false)
   end
   while removed < items and all > 0 do
     -- Usually the first entry alone shows that no record has to be removed.
@@ -335,7 +335,7 @@ local function trim_ended(items, max_count, max_bytes)
       local upto, id = string.match(line, '^(%d+):(.*)$')
       ids[i], untils[i] = id or line, upto
     end
-    local passed = #lines > 0 and remove(ids, untils, FOREVER) or 0
+    local passed = #lines > 0 and remove_expired(ids, untils, FOREVER) or 0
     if passed == 0 then
       break
     end
@@ -345,7 +345,7 @@ local function trim_ended(items, max_count, max_bytes)
     end
   end
   if others > 0 and removed < items and (all > max_count or bytes > max_bytes) then
-    remove_others()
+    remove_expired_lapsing()
   end
   count('.kept_bytes', -freed)
   for state, n in pairs(states) do

@@ -52,7 +52,7 @@ local function restart_era(n)
     for at = 1, #old, 2 do
       earlier[at], earlier[at + 1] = ms(start_of(old[at + 1])), old[at]
     end
-    many('ZADD', key, earlier)
+    call_in_pieces('ZADD', key, earlier)
   end
 end
 --- include doors/limits
@@ -180,7 +180,7 @@ local function may_have_suspects()
 end
 
 -- The number of jobs of a group in the line, including suspects.
-local function depth_of(group)
+local function group_depth(group)
   local depth = call('ZLEXCOUNT', K.line, '[' .. group .. '!', '(' .. group .. '4')
   return may_have_suspects() and depth + call('ZLEXCOUNT', K.line, '[\255' .. group, '(\255' .. group .. '\255') or depth
 end
@@ -193,7 +193,7 @@ local function next_start(group)
 end
 
 -- Adds groups that may be served to `next`.
-local function enter(groups)
+local function enter_rotation(groups)
   if #groups == 0 then
     return
   end
@@ -277,7 +277,7 @@ local function has_startable_suspect(group)
 end
 
 -- Updates whether a group is in `doubts`. Its start is that in `next`.
-local function review_doubt(group, known_start)
+local function review_suspects(group, known_start)
   local start, may = call('ZSCORE', K.doubts, group), has_startable_suspect(group)
   if may then
     known_start = known_start or ms(math.max(start and start_of(start) or next_start(group), start_of(call('ZSCORE', K.rested, group) or '')))
@@ -294,13 +294,13 @@ end
 local function review(group)
   local start, may = call('ZSCORE', K.next, group), may_start(group)
   if may and not start then
-    enter({ group })
+    enter_rotation({ group })
   elseif start and not may then
     call('ZREM', K.next, group)
     call('ZADD', K.rested, start, group)
   end
   if may_have_suspects() then
-    review_doubt(group, may and call('ZSCORE', K.next, group))
+    review_suspects(group, may and call('ZSCORE', K.next, group))
   end
 end
 
@@ -344,11 +344,11 @@ local function push_grouped(ids, at_head)
     end
   end
   set_bit('g')
-  many('ZADD', K.line, members)
+  call_in_pieces('ZADD', K.line, members)
   if #chained > 0 then
     limits().number(chained)
   end
-  put_all(K.grouped, places)
+  set_fields(K.grouped, places)
   local before = opened
   opened = false
   if has_rules() then
@@ -361,12 +361,12 @@ local function push_grouped(ids, at_head)
       -- The pushed jobs may be in shut chains, or all be suspects.
       missing[#missing + 1] = not starts[at] and (not has('m') and not doubted[group] or may_start(group)) and group or nil
     end
-    enter(missing)
+    enter_rotation(missing)
     for _, group in ipairs(may_have_suspects() and missing or {}) do
       doubted[group] = true
     end
     for group in pairs(doubted) do
-      review_doubt(group, call('ZSCORE', K.next, group))
+      review_suspects(group, call('ZSCORE', K.next, group))
     end
   end
   local has_opened = opened
@@ -375,7 +375,7 @@ local function push_grouped(ids, at_head)
 end
 
 -- Stores the group, the chain and the cost of a job that is not ready yet.
-local function note_group(id, group, chain, cost)
+local function store_group_of(id, group, chain, cost)
   put_rare('g', K.grouped, id, (chain or NO_LIMITS) .. string.rep('\0', 8) .. (group or NO_GROUP))
   if cost and cost ~= '1' then
     put_rare('m', K.costs, id, cost)
@@ -400,7 +400,7 @@ local function leave_line(id)
 end
 
 -- Releases the slots of jobs that ran.
-local function give_slots_back(ids)
+local function release_slots(ids)
   local slots, groups, limited = {}, {}, {}
   for at, stored in ipairs(call('HMGET', K.grouped, unpack(ids))) do
     if stored then
@@ -415,7 +415,7 @@ local function give_slots_back(ids)
     end
   end
   if #slots > 0 then
-    many('ZREM', K.holders, slots)
+    call_in_pieces('ZREM', K.holders, slots)
     local loose = {}
     for chain in pairs(limited) do
       for _, key in ipairs(limits().keys_of(chain)) do
@@ -433,8 +433,8 @@ local function give_slots_back(ids)
   end
 end
 
--- Unblocks the lines of ended jobs. `gone`: removes the record of their group as well.
-local function leave_groups(ids, gone)
+-- Unblocks the lines of ended jobs. `is_deleted`: removes the record of their group as well.
+local function unblock_groups(ids, is_deleted)
   local lines, mine = call('EXISTS', K.front) == 1, {}
   for at, stored in ipairs(call('HMGET', K.grouped, unpack(ids))) do
     if stored then
@@ -446,7 +446,7 @@ local function leave_groups(ids, gone)
       end
     end
   end
-  if gone and #mine > 0 then
+  if is_deleted and #mine > 0 then
     call('HDEL', K.grouped, unpack(mine))
     if has('m') then
       call('HDEL', K.costs, unpack(mine))

@@ -1,6 +1,6 @@
--- Unique keys: each is held by at most one job. Enqueue and `back` acquire a key. `end` releases
--- it, and `admit` releases it if the job holds it only until it starts. The key then passes to the
--- job that is `held` for it, and that job waits in the line.
+-- Unique keys: each is held by at most one job. Enqueue and `return_jobs` acquire a key. `end`
+-- releases it, and `admit` releases it if the job holds it only until it starts. The key then
+-- passes to the job that is `held` for it, and that job waits in the line.
 --
 -- `keyed` has the key (16 bytes) of each job with a key, then a letter for the hold ('e' until the
 -- job has ended, 's' until it has started, 'w' for a hold time), then the time since which the job
@@ -17,12 +17,12 @@ local function key_in(stored)
   return string.sub(stored, 1, 16), string.sub(stored, 17, 17), whole(string.sub(stored, 18))
 end
 
-local function note_key(id, key, hold)
+local function store_key_of(id, key, hold)
   put_rare('u', K.keyed, id, key .. hold .. ms(now))
 end
 
 -- The job that waits for a key, and when it is due.
-local function next_for(key)
+local function waiter_for_key(key)
   local due_at, id = string.match(call('HGET', K.held, key) or '', '^(%d+):(.*)$')
   if id and call('HEXISTS', K.jobs, id) == 1 then
     return id, whole(due_at)
@@ -31,7 +31,7 @@ end
 
 -- Records that a job waits for a key and is due at this time. Only pages of the dashboard read
 -- `holds`. For this reason a changed type of that key stops no script.
-local function hold_for(key, at, id)
+local function store_waiter_for_key(key, at, id)
   put_rare('u', K.held, key, ms(at) .. ':' .. id)
   redis.pcall('ZADD', K.holds, ms(at), id)
 end
@@ -54,16 +54,16 @@ local function holder_of(key)
   end
   local own = call('HGET', K.keyed, stored)
   if own and string.sub(own, 1, 16) == key and call('HEXISTS', K.jobs, stored) == 1 and call('HEXISTS', K.records, stored) == 0
-    and not call('ZSCORE', K.dead, stored) and next_for(key) ~= stored then
+    and not call('ZSCORE', K.dead, stored) and waiter_for_key(key) ~= stored then
     return stored
   end
 end
 
 -- Lets a job that has not started wait until this time. If the time has passed, the job is pushed
 -- to the line.
-local function wait_until(id, at)
+local function wait_or_push(id, at)
   if at > now then
-    wait(K.scheduled, { ms(at), id })
+    store_waiting(K.scheduled, { ms(at), id })
   else
     followed = true
     if push({ id }, false) then
@@ -73,28 +73,28 @@ local function wait_until(id, at)
 end
 
 -- Passes a free key to the job that is held for it. The job then waits as others do.
-local function follow(key)
-  local id, due_at = next_for(key)
+local function give_key_to_waiter(key)
+  local id, due_at = waiter_for_key(key)
   call('HDEL', K.held, key)
   if id then
     redis.pcall('ZREM', K.holds, id)
-    left({ id }, 'held')
+    record_left({ id }, 'held')
     put_rare('u', K.unique, key, id)
-    wait_until(id, due_at)
+    wait_or_push(id, due_at)
   end
 end
 
 -- Gives a job a key for this duration from now on.
-local function hold_within(key, id, duration)
+local function hold_key_for_duration(key, id, duration)
   put_rare('u', K.unique, key, '@' .. ms(now + duration) .. ':' .. ms(duration) .. ':' .. id)
   call('ZADD', K.within, ms(now + duration), key)
 end
 
 -- Releases a key. The job that is held for it gets it.
-local function free_key(key)
+local function release_key(key)
   call('HDEL', K.unique, key)
   call('ZREM', K.within, key)
-  follow(key)
+  give_key_to_waiter(key)
 end
 
 -- Removes at most `items` keys whose hold time has passed. Corrects a hold time that is further
@@ -110,21 +110,22 @@ local function prune_keys(items)
   for _, key in ipairs(call('ZRANGE', K.within, 0, items - 1, 'REV')) do
     local upto, duration, id = string.match(call('HGET', K.unique, key) or '', '^@(%d+):(%d+):(.*)$')
     if upto and whole(upto) > now + whole(duration) then
-      hold_within(key, id, whole(duration))
+      hold_key_for_duration(key, id, whole(duration))
     end
   end
   return #over
 end
 
 -- Removes the entry of a held job that no longer exists.
-local function drop_held(key)
+local function return_orphaned_waiter(key)
   redis.pcall('ZREM', K.holds, string.match(call('HGET', K.held, key) or '', '^%d+:(.*)$') or '')
   call('HDEL', K.held, key)
 end
 
--- Releases the keys that these jobs hold, except those with a hold time. `gone`: the jobs have
--- ended, and their entries in `keyed` are deleted. `hold`: only keys with this letter are released.
-local function give_keys_back(ids, gone, hold)
+-- Releases the keys that these jobs hold, except those with a hold time. `is_deleted`: the jobs
+-- have ended, and their entries in `keyed` are deleted. `hold`: only keys with this letter are
+-- released.
+local function release_keys(ids, is_deleted, hold)
   if #ids == 0 then
     return
   end
@@ -137,7 +138,7 @@ local function give_keys_back(ids, gone, hold)
   if #keys == 0 then
     return
   end
-  if gone then
+  if is_deleted then
     call('HDEL', K.keyed, unpack(mine))
   end
   local holders, free = call('HMGET', K.unique, unpack(keys)), {}
@@ -150,7 +151,7 @@ local function give_keys_back(ids, gone, hold)
     call('HDEL', K.unique, unpack(free))
     if call('EXISTS', K.held) == 1 then
       for _, key in ipairs(free) do
-        follow(key)
+        give_key_to_waiter(key)
       end
     end
   end
@@ -158,7 +159,7 @@ end
 
 -- Acquires the key of a job that returns to a waiting state. Returns the job that has acquired it
 -- meanwhile.
-local function younger(id)
+local function reacquire_key(id)
   local stored = call('HGET', K.keyed, id)
   if not stored then
     return nil
@@ -167,7 +168,7 @@ local function younger(id)
   if hold == 'w' then
     return nil
   end
-  note_key(id, key, hold)
+  store_key_of(id, key, hold)
   local other, upto = holder_of(key)
   if not other then
     put_rare('u', K.unique, key, id)
@@ -179,7 +180,7 @@ local function younger(id)
 end
 
 -- The text form of an id.
-local function text_of(id)
+local function displayed_id(id)
   if byte(id) == 61 then -- '='
     return string.sub(id, 2)
   end

@@ -260,15 +260,15 @@ local function limits()
         opened = true
       end
     end
-    many('ZADD', K.roomy, roomy)
-    many('ZREM', K.wake, woken)
+    call_in_pieces('ZADD', K.roomy, roomy)
+    call_in_pieces('ZREM', K.wake, woken)
   end
 
   -- Chains are shut under a key that opens at this time.
   local function wake_at(key, at)
     if at < FOREVER then
       call('ZADD', K.wake, ms(at), key)
-      due_by(at)
+      note_next_due(at)
       local head = call('ZRANGE', K.wake, 0, 0, 'WITHSCORES')
       if whole(head[2]) >= at then
         hint(at)
@@ -320,21 +320,21 @@ local function limits()
       end
       places[entry] = place
     end
-    many('ZREM', K.open, from[1])
-    many('ZREM', K.shut, from[2])
-    many('HDEL', K.chains, gone)
+    call_in_pieces('ZREM', K.open, from[1])
+    call_in_pieces('ZREM', K.shut, from[2])
+    call_in_pieces('HDEL', K.chains, gone)
     if #placed > 0 then
       set_bit('m')
-      put_all(K.chains, placed)
+      set_fields(K.chains, placed)
     end
-    many('ZADD', K.open, to[1])
-    many('ZADD', K.shut, to[2])
+    call_in_pieces('ZADD', K.open, to[1])
+    call_in_pieces('ZADD', K.shut, to[2])
     if #from[3] > 0 and has_ranked() then
-      many('ZREM', K.ranked, from[3])
+      call_in_pieces('ZREM', K.ranked, from[3])
     end
     -- Without priorities all chains are alike.
     if has('p') and #to[3] > 0 then
-      many('ZADD', K.ranked, to[3])
+      call_in_pieces('ZADD', K.ranked, to[3])
       L.has_ranked = true
     end
   end
@@ -359,7 +359,7 @@ local function limits()
     for _, under in ipairs(shut_under) do
       unroomy[#unroomy + 1] = under[2] and under[1]
     end
-    many('ZREM', K.roomy, unroomy)
+    call_in_pieces('ZREM', K.roomy, unroomy)
     for _, under in ipairs(shut_under) do
       if under[2] then
         wake_at(under[1], under[2])
@@ -410,7 +410,7 @@ local function limits()
       end
       list[#list + 1] = place
     end
-    many(back and 'ZREM' or 'ZADD', K.numbered, list)
+    call_in_pieces(back and 'ZREM' or 'ZADD', K.numbered, list)
   end
 
   -- The first job with limits of a group and a digit, as a member of `line`, and its number. What
@@ -471,7 +471,7 @@ local function limits()
   -- Keys whose time has come may have room.
   function L.come_due()
     local woken = call('ZRANGEBYSCORE', K.wake, '-inf', ms(now), 'LIMIT', 0, C.limit_step)
-    many('ZREM', K.wake, woken)
+    call_in_pieces('ZREM', K.wake, woken)
     L.recheck_keys(woken)
   end
 
@@ -575,7 +575,7 @@ local function limits()
       for at, key in ipairs(examined) do
         behind[2 * at - 1], behind[2 * at] = ms(now), key
       end
-      many('ZADD', K.roomy, behind)
+      call_in_pieces('ZADD', K.roomy, behind)
     end
     for _, key in ipairs(examined) do
       local room, upto = room_of_key(key)
@@ -633,7 +633,7 @@ local function limits()
       end
     end
     move(moves)
-    many('ZREM', K.roomy, unroomy)
+    call_in_pieces('ZREM', K.roomy, unroomy)
     return groups
   end
 

@@ -13,7 +13,7 @@ local function drop_bit(bit)
 end
 
 -- Removes the end of a pause. The next turn recomputes when the next pause ends.
-local function forget_end(of)
+local function clear_pause_end(of)
   if has('e') then
     if call('ZREM', K.resumes, of) == 1 then
       call('HDEL', K.meta, 'due')
@@ -32,7 +32,7 @@ local function set_rule(group, rule)
     call('HDEL', K.rules, group)
     redis.pcall('ZREM', K.ruled, group)
   else
-    put_all(K.rules, { group, rule })
+    set_fields(K.rules, { group, rule })
     redis.pcall('ZADD', K.ruled, '0', group)
   end
   rules = nil
@@ -40,11 +40,11 @@ local function set_rule(group, rule)
 end
 
 -- Records the end of a pause. A turn at that time ends the pause.
-local function note_end(of, upto)
+local function set_pause_end(of, upto)
   set_bit('e')
   call('ZADD', K.resumes, ms(upto), of)
   if upto < FOREVER then
-    due_by(upto)
+    note_next_due(upto)
     hint(upto)
   end
 end
@@ -71,7 +71,7 @@ local function pause_rate_limited_group(id, upto)
     rule, since, record = string.match(stored or '::::', '^[^p]*'), ms(now), C.after_rate_limit
   end
   set_rule(group, table.concat({ rule .. 'p' .. since, ms(upto), record }, ':'))
-  note_end('g' .. group, upto)
+  set_pause_end('g' .. group, upto)
   return true
 end
 
@@ -91,5 +91,5 @@ local function end_pause(of)
   if byte(of) == 116 then -- 't'
     call('HDEL', K.pauses, of)
   end
-  forget_end(of)
+  clear_pause_end(of)
 end

@@ -4,7 +4,7 @@
 
 local function delete_progress(ids)
   if has('j') then
-    many('HDEL', K.progress, ids)
-    many('HDEL', K.logs, ids)
+    call_in_pieces('HDEL', K.progress, ids)
+    call_in_pieces('HDEL', K.logs, ids)
   end
 end

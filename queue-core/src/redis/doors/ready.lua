@@ -55,25 +55,25 @@ local function push_to_lists(ids, at_head)
     end
   end
   for list, members in pairs(lists) do
-    was_empty = many(at_head and 'LPUSH' or 'RPUSH', LISTS[list], members) == #members or was_empty
+    was_empty = call_in_pieces(at_head and 'LPUSH' or 'RPUSH', LISTS[list], members) == #members or was_empty
   end
   return was_empty
 end
 
 -- The same with jobs that were not ready.
 local function push(ids, at_head)
-  entered(ids, 'ready')
+  record_entered(ids, 'ready')
   start_aging(ids, at_head)
   return push_to_lists(ids, at_head)
 end
 
 -- The ids at the head of a list, which stay there.
-local function heads(list, n)
+local function peek_heads(list, n)
   return call('LRANGE', LISTS[list], '0', ms(n - 1))
 end
 
 -- Takes at most `n` ids from the head of a list.
-local function take(list, n)
+local function pop_heads(list, n)
   if n > 0 then
     call('LPOP', LISTS[list], ms(n))
   end
@@ -85,20 +85,20 @@ local function put_back(list, ids)
   for at = #ids, 1, -1 do
     back_to_front[#back_to_front + 1] = ids[at]
   end
-  many('LPUSH', LISTS[list], back_to_front)
+  call_in_pieces('LPUSH', LISTS[list], back_to_front)
   count('.replaced', #ids)
 end
 
 -- Takes some of those out that have waited for their time.
-local function take_due(key)
+local function pop_due(key)
   local due_ids = call('ZRANGEBYSCORE', key, '-inf', ms(now), 'LIMIT', 0, C.due_items)
-  many('ZREM', key, due_ids)
-  left(due_ids, key == K.retry and 'retry' or 'scheduled')
+  call_in_pieces('ZREM', key, due_ids)
+  record_left(due_ids, key == K.retry and 'retry' or 'scheduled')
   return due_ids
 end
 
 -- The ids of parked jobs of a task, after one. They stay parked.
-local function parked_of(task, most, behind)
+local function parked_ids(task, most, behind)
   local from = behind and '(' .. task .. '\0' .. behind or '[' .. task .. '\0'
   local ids = call('ZRANGEBYLEX', K.parked, from, '(' .. task .. '\1', 'LIMIT', 0, most)
   for at, member in ipairs(ids) do
@@ -132,14 +132,14 @@ local function readable_by(release, task)
   return names
 end
 
-local function take_parked(task, id)
+local function remove_parked(task, id)
   call('ZREM', K.parked, task .. '\0' .. id)
   call('HDEL', K.notes, id)
-  left({ id }, 'parked')
+  record_left({ id }, 'parked')
 end
 
 -- Lets jobs wait for their time: pairs of a time and an id.
-local function wait(key, pairs_)
+local function store_waiting(key, pairs_)
   if #pairs_ == 0 then
     return
   end
@@ -148,9 +148,9 @@ local function wait(key, pairs_)
     first = math.min(first, tonumber(pairs_[i]))
     ids[#ids + 1] = pairs_[i + 1]
   end
-  entered(ids, key == K.retry and 'retry' or 'scheduled')
-  due_by(first)
-  many('ZADD', key, pairs_)
+  record_entered(ids, key == K.retry and 'retry' or 'scheduled')
+  note_next_due(first)
+  call_in_pieces('ZADD', key, pairs_)
   local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')
   if tonumber(head[2]) >= first then
     hint(first)
@@ -164,7 +164,7 @@ local function remove_held(id)
   if not key or string.match(call('HGET', K.held, key) or '', '^%d+:(.*)$') ~= id then
     return false
   end
-  left({ id }, 'held')
+  record_left({ id }, 'held')
   redis.pcall('ZREM', K.holds, id)
   return call('HDEL', K.held, key) == 1
 end
@@ -175,14 +175,14 @@ local function remove_waiting(id)
     return
   end
   if call('ZREM', K.scheduled, id) == 1 then
-    left({ id }, 'scheduled')
+    record_left({ id }, 'scheduled')
   elseif call('ZREM', K.retry, id) == 1 then
-    left({ id }, 'retry')
+    record_left({ id }, 'retry')
   else
-    left({ id }, 'ready')
+    record_left({ id }, 'ready')
     local task = call('HGET', K.notes, id)
     if task then
-      take_parked(task, id)
+      remove_parked(task, id)
     elseif not (has('g') and leave_line(id)) then
       add_tombstone(id)
     end

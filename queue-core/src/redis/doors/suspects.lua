@@ -22,15 +22,15 @@ local function start_in_groups(members, admitted)
   if has('m') then
     limits().number(members, true)
   end
-  many('ZADD', K.holders, slots)
+  call_in_pieces('ZADD', K.holders, slots)
   if #orders > 0 then
-    put_all(K.front, orders)
+    set_fields(K.front, orders)
   end
 end
 
 -- The place at which the last search for a suspect stopped: the rank of its group, the group, and
 -- the suspect after which the search continues. Only 0: the search begins with the first group.
-local function suspects_behind()
+local function suspect_search_position()
   local start, from = string.match(call('HGET', K.meta, 'doubted') or '', '^(%d+):([%[%(]\255...*)$')
   if not start then
     return 0
@@ -56,7 +56,7 @@ local may_be_doubted = nil
 local function next_suspect(stores)
   local rank, resumed, behind, looked, stop = 0, nil, nil, 0, nil
   if stores then
-    rank, resumed, behind = suspects_behind()
+    rank, resumed, behind = suspect_search_position()
   end
   local groups = call('ZRANGE', K.doubts, rank, rank + C.limit_step, 'WITHSCORES')
   for at = 1, #groups, 2 do

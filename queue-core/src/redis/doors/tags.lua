@@ -64,7 +64,7 @@ local function add_members(members)
   end
   if #members > 0 then
     set_bit('i')
-    many('ZADD', K.tags, scored)
+    call_in_pieces('ZADD', K.tags, scored)
   end
 end
 
@@ -89,7 +89,7 @@ local function drop_tags(ids)
       members_of(ids[from + at - 1], envelope, members)
     end
   end
-  many('ZREM', K.tags, members)
+  call_in_pieces('ZREM', K.tags, members)
 end
 
 -- Stores a job, or replaces its envelope.
@@ -101,6 +101,6 @@ end
 
 -- Stores new jobs: pairs of an id and an envelope.
 local function put_jobs(pairs_)
-  put_all(K.jobs, pairs_)
+  set_fields(K.jobs, pairs_)
   add_tags(pairs_)
 end

@@ -1,10 +1,11 @@
 -- Transitions, for watchers of the queue: the old and the new state of a job. The bit `v` is set
 -- while a watcher may follow, and `followed` in `meta` has the time until which a watcher follows.
 -- A door that removes a job notes its old state (`left`), and a door that adds it stores the
--- transition (`entered`). `transitions` has the last transitions in pieces, by the number of the
--- last one of each. A piece is a packed list of that number, the time, the state and the reason,
--- and for each job its id, task, old state and failed attempts. An error here never stops a script.
--- If another program has replaced the key, the key is not changed, and the transitions are lost.
+-- transition (`record_entered`). `transitions` has the last transitions in pieces, by the number of
+-- the last one of each. A piece is a packed list of that number, the time, the state and the
+-- reason, and for each job its id, task, old state and failed attempts. An error here never stops a
+-- script. If another program has replaced the key, the key is not changed, and the transitions are
+-- lost.
 --- include script/tools, script/has
 
 -- The old states of jobs, the number of transitions that this script has written, whether a watcher
@@ -17,10 +18,10 @@ local FORGOTTEN_AT_ONCE, forgotten = 200, 0
 
 -- Removes the stored transitions when no watcher follows. The number of pieces at a time is
 -- bounded. The bit is cleared together with the last piece.
-local function forget_transitions()
+local function delete_transitions()
   local some = redis.pcall('ZRANGE', K.transitions, '0', ms(FORGOTTEN_AT_ONCE - 1))
   if not some.err then
-    many('ZREM', K.transitions, some)
+    call_in_pieces('ZREM', K.transitions, some)
     forgotten = forgotten + #some
     if #some < FORGOTTEN_AT_ONCE and bits and string.find(bits, 'v', 1, true) then
       bits = string.gsub(bits, 'v', '')
@@ -35,14 +36,14 @@ local function is_followed()
     local upto = whole(call('HGET', K.meta, 'followed') or '')
     is_marked = upto > now and upto <= now + C.followed_ms
     if not is_marked then
-      forget_transitions()
+      delete_transitions()
     end
   end
   return is_marked
 end
 
 -- Notes the old state of jobs.
-local function left(ids, state)
+local function record_left(ids, state)
   if has('v') then
     for _, id in ipairs(ids) do
       was[id] = state
@@ -80,13 +81,13 @@ local function write_transitions(ids, state, why)
     piece[1] = ms(upto)
     local stored = redis.pcall('ZADD', K.transitions, piece[1], cmsgpack.pack(piece))
     if type(stored) == 'number' and upto > C.transitions_kept and math.floor(last / 500) < math.floor(upto / 500) then
-      many('ZREM', K.transitions, call('ZRANGE', K.transitions, '-inf', ms(upto - C.transitions_kept), 'BYSCORE', 'LIMIT', '0', '1000'))
+      call_in_pieces('ZREM', K.transitions, call('ZRANGE', K.transitions, '-inf', ms(upto - C.transitions_kept), 'BYSCORE', 'LIMIT', '0', '1000'))
     end
   end
 end
 
 -- Records that jobs have entered this state. Call this before any data of them is removed.
-local function entered(ids, state, why)
+local function record_entered(ids, state, why)
   if #ids == 0 or not has('v') or not is_followed() then
     return
   end

@@ -16,6 +16,6 @@ local function notify_ended(ids)
         hint_ended(some[at])
       end
     end
-    many('ZREM', K.watched, watched)
+    call_in_pieces('ZREM', K.watched, watched)
   end
 end

@@ -26,7 +26,7 @@ local refused = {}
 -- Whether no further job of a group may be stored.
 local function is_full(group)
   local most = group and rule_of(group).most
-  if most and depth_of(group) + (coming[group] or 0) >= most then
+  if most and group_depth(group) + (coming[group] or 0) >= most then
     refused[group] = request ~= ''
     return true
   end
@@ -35,14 +35,14 @@ end
 
 local function time_of(delay, at)
   if delay ~= '' then
-    return after(delay)
+    return time_after_delay(delay)
   end
   return at ~= '' and tonumber(at) or now
 end
 
-local function place(id, priority, at)
+local function place_job(id, priority, at)
   if group or chain then
-    note_group(id, group, chain, cost)
+    store_group_of(id, group, chain, cost)
   end
   if priority ~= '2' then
     put_rare('p', K.priority, id, priority)
@@ -55,16 +55,16 @@ local function place(id, priority, at)
   end
 end
 
-local function is_unrun(record)
+local function ended_without_run(record)
   local state = state_of(record)
   return state == 'cancelled' or state == 'expired'
 end
 
 -- The answer for a chosen id that is known: 1 its job exists, 2 another job has that id. If the id
 -- is free, also the record that the new job replaces.
-local function known_given(id, digest)
+local function check_given_id(id, digest)
   local record = call('HGET', K.records, id)
-  if is_unrun(record) then
+  if ended_without_run(record) then
     return nil, record
   end
   local known = call('HGET', K.given, id)
@@ -88,19 +88,19 @@ end
 -- of the new job.
 local function replace_record(id, record)
   if record then
-    if is_unrun(record) then
+    if ended_without_run(record) then
       free_id(id)
     end
-    forget_record(id, record)
+    delete_record(id, record)
     delete_progress({ id })
-    left({ id }, nil)
+    record_left({ id }, nil)
   end
 end
 
 -- Stores a job with a chosen id. Returns 0 stored, 6 group full, 7 an earlier job of the group was
 -- refused, or the answer for a known id.
 local function store_given(id, envelope, priority, at, digest)
-  local known, record = known_given(id, digest)
+  local known, record = check_given_id(id, digest)
   if known then
     return known
   elseif group and refused[group] then
@@ -111,7 +111,7 @@ local function store_given(id, envelope, priority, at, digest)
   replace_record(id, record)
   put_job(id, envelope)
   call('HSET', K.given, id, digest)
-  place(id, priority, at)
+  place_job(id, priority, at)
   return 0
 end
 
@@ -145,14 +145,14 @@ local function store_grouped(from, n, width)
     set_bit('g')
     if #priorities > 0 then
       set_bit('p')
-      put_all(K.priority, priorities)
+      set_fields(K.priority, priorities)
     end
     if #costs > 0 then
       set_bit('m')
-      put_all(K.costs, costs)
+      set_fields(K.costs, costs)
     end
     put_jobs(bodies)
-    put_all(K.grouped, places)
+    set_fields(K.grouped, places)
     woken = push(ids, false) or woken
   end
   return stored
@@ -185,7 +185,7 @@ local function store_relayed(from, n)
         envelopes[id] = ARGV[i + 1]
       end
       if group or chain or priority ~= '2' or due_at > now then
-        place(id, priority, due_at)
+        place_job(id, priority, due_at)
       else
         table.insert(line, id)
       end
@@ -210,7 +210,7 @@ while i <= #ARGV do
         table.insert(pairs_, ARGV[at])
         table.insert(pairs_, ARGV[i + 1])
       end
-      put_all(K.priority, pairs_)
+      set_fields(K.priority, pairs_)
     end
     woken = store(from, to, LISTS[list]) or woken
     total, enqueued = total + n, enqueued + n
@@ -243,7 +243,7 @@ while i <= #ARGV do
         if has('v') then
           envelopes[ARGV[at]] = ARGV[at + 1]
         end
-        place(ARGV[at], ARGV[at + 2], time_of(ARGV[at + 3], ARGV[at + 4]))
+        place_job(ARGV[at], ARGV[at + 2], time_of(ARGV[at + 3], ARGV[at + 4]))
         enqueued = enqueued + 1
       end
     end
@@ -285,7 +285,7 @@ while i <= #ARGV do
   end
 end
 
-wait(K.scheduled, later)
+store_waiting(K.scheduled, later)
 if woken then
   hint()
 end

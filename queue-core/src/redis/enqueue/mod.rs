@@ -18,7 +18,7 @@ use crate::{
         RedisBroker, bounded,
         connection::{
             refusal::BY_A_LANE,
-            servers::{Purpose, within},
+            servers::{Purpose, deadline},
         },
         keys::Keys,
         script::{
@@ -26,7 +26,7 @@ use crate::{
             bits::{Bit, Bits},
         },
         topic,
-        values::{FOREVER, array, bytes, ms, next, number, strange},
+        values::{FOREVER, array, bytes, ms, next, number, unexpected_answer},
     },
 };
 
@@ -87,7 +87,7 @@ impl Part {
     }
 
     /// Whether two jobs can be sent in one part.
-    fn has_both(of: impl Fn(&NewJob) -> Part, one: &NewJob, other: &NewJob) -> bool {
+    fn is_same_part(of: impl Fn(&NewJob) -> Part, one: &NewJob, other: &NewJob) -> bool {
         let part = of(one);
         part == of(other) && (matches!(part, Part::Grouped | Part::Limited) || one.group == other.group && one.limits == other.limits)
     }
@@ -124,15 +124,15 @@ pub(in crate::redis) async fn enqueue(broker: &RedisBroker, request: &Enqueue) -
     if topic_at(&request.queue).is_none()
         && request.jobs.iter().any(|job| job.due == Due::Now && !job.id.is_given() && job.unique.is_none())
     {
-        broker.announcements.expect(&request.queue);
+        broker.announcements.expect_work(&request.queue);
     }
     let answer = match begun {
         Poll::Ready(answer) => answer?.0,
         Poll::Pending => sent.await?.0,
     };
-    let answers = match enqueued(answer, request.jobs.len())? {
+    let answers = match parse_enqueued(answer, request.jobs.len())? {
         Some(answers) => Some(answers),
-        None => enqueued(send(broker, request, true, &[]).await?.0, request.jobs.len())?,
+        None => parse_enqueued(send(broker, request, true, &[]).await?.0, request.jobs.len())?,
     };
     answers.ok_or_else(without_answer)
 }
@@ -173,13 +173,13 @@ pub(in crate::redis) async fn enqueue_confirmed(
     let then = confirm(how, request.until);
     let (answers, then) = loop {
         let (answer, then) = send(broker, request, full, &then).await?;
-        match enqueued(answer, request.jobs.len())? {
+        match parse_enqueued(answer, request.jobs.len())? {
             Some(answers) => break (answers, then),
             None if full => return Err(without_answer()),
             None => full = true,
         }
     };
-    let (synced, replicas) = confirmed(then);
+    let (synced, replicas) = parse_confirmed(then);
     // The jobs are stored, so an error here does not fail the enqueue.
     let durability = if synced { Durability::PowerLoss } else { durability_until(broker, request.until).await };
     Ok((answers, Confirmed { durability, replicas }))
@@ -187,7 +187,7 @@ pub(in crate::redis) async fn enqueue_confirmed(
 
 /// The failures that a stored job survives, if the servers report it in time.
 async fn durability_until(broker: &RedisBroker, until: Option<Instant>) -> Durability {
-    let asked = broker.io.clocked(tokio::time::timeout_at(within(until).into(), broker.servers.durability()));
+    let asked = broker.io.clocked(tokio::time::timeout_at(deadline(until).into(), broker.servers.durability()));
     asked.await.ok().and_then(Result::ok).unwrap_or(Durability::Volatile)
 }
 
@@ -233,7 +233,7 @@ fn call_of(request: &Enqueue, full: bool, withheld: Bits, keys: &Keys) -> Result
         return Ok((script, call));
     }
     let (mut named, mut limited): (Option<&GroupName>, Option<&JobLimits>) = (None, None);
-    for part in request.jobs.chunk_by(|one, other| Part::has_both(part_of, one, other)) {
+    for part in request.jobs.chunk_by(|one, other| Part::is_same_part(part_of, one, other)) {
         let (first, group) = (part_of(&part[0]), part[0].group.as_ref());
         let limits = part[0].limits.as_deref();
         if limits != limited && !matches!(first, Part::Ready(_) | Part::Grouped | Part::Limited) {
@@ -347,7 +347,7 @@ fn with_due(call: &mut Cmd, job: &NewJob) {
 }
 
 /// The answer for each job; `None` if the full script is needed.
-pub(in crate::redis) fn enqueued(value: Value, jobs: usize) -> Result<Option<Vec<Enqueued>>> {
+pub(in crate::redis) fn parse_enqueued(value: Value, jobs: usize) -> Result<Option<Vec<Enqueued>>> {
     match value {
         Value::Nil => return Ok(Some(vec![Enqueued::Stored; jobs])),
         Value::Int(0) => return Ok(None),
@@ -371,15 +371,15 @@ pub(in crate::redis) fn enqueued(value: Value, jobs: usize) -> Result<Option<Vec
             b'5' => named().map(Enqueued::Buffered),
             b'6' => Ok(Enqueued::GroupFull),
             b'7' => Ok(Enqueued::Held),
-            _ => Err(strange("an answer to an enqueue")),
+            _ => Err(unexpected_answer("an answer to an enqueue")),
         })
         .collect::<Result<_>>()?;
-    if answers.len() == jobs { Ok(Some(answers)) } else { Err(strange("the number of answers")) }
+    if answers.len() == jobs { Ok(Some(answers)) } else { Err(unexpected_answer("the number of answers")) }
 }
 
 /// The outcome of [`confirm`]: whether the server's disk has the write, and how many replicas have
 /// it. A server that cannot report this confirms nothing.
-pub(in crate::redis) fn confirmed(answers: Vec<Value>) -> (bool, u32) {
+pub(in crate::redis) fn parse_confirmed(answers: Vec<Value>) -> (bool, u32) {
     let mut answers = answers.into_iter();
     let replicas = answers.next().and_then(|replicas| number(replicas).ok()).unwrap_or(0);
     let synced = answers.next().and_then(|answer| array(answer).ok()).and_then(|answer| answer.into_iter().next());

@@ -7,7 +7,7 @@ local function store(from, to, list)
   for at = from, to, 2 do
     ids[#ids + 1] = ARGV[at]
   end
-  entered(ids, 'ready')
+  record_entered(ids, 'ready')
   start_aging(ids, false)
   if may_have_tags then
     add_tags({ unpack(ARGV, from, to) })

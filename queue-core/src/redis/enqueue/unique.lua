@@ -13,14 +13,14 @@ local moved = false
 local alike = { jobs = {}, keyed = {}, unique = {}, ids = {} }
 
 -- Stores all jobs that were collected before.
-local function store_alike()
-  wait(K.scheduled, later)
+local function store_alike_jobs()
+  store_waiting(K.scheduled, later)
   later = {}
   if #alike.ids > 0 then
     set_bit('u')
     put_jobs(alike.jobs)
-    put_all(K.keyed, alike.keyed)
-    put_all(K.unique, alike.unique)
+    set_fields(K.keyed, alike.keyed)
+    set_fields(K.unique, alike.unique)
     woken = push(alike.ids, false) or woken
     alike = { jobs = {}, keyed = {}, unique = {}, ids = {} }
   end
@@ -47,15 +47,15 @@ local function set_priority(id, priority)
 end
 
 -- Gives a job that has not started the time and the priority of another job.
-local function postpone(id, state, key, priority, at)
+local function reschedule(id, state, key, priority, at)
   if state == 'held' then
     set_priority(id, priority)
-    hold_for(key, at, id)
+    store_waiter_for_key(key, at, id)
   elseif state ~= 'ready' or at > now or (call('HGET', K.priority, id) or '2') ~= priority then
     remove_waiting(id)
     set_priority(id, priority)
     count('.replaced', 1)
-    wait_until(id, at)
+    wait_or_push(id, at)
     moved = true
   end
 end
@@ -69,12 +69,12 @@ local function store_held(id, envelope, priority, at, digest, key, hold)
   if priority ~= '2' then
     put_rare('p', K.priority, id, priority)
   end
-  note_key(id, key, hold)
+  store_key_of(id, key, hold)
   if group or chain then
-    note_group(id, group, chain, cost)
+    store_group_of(id, group, chain, cost)
   end
-  hold_for(key, at, id)
-  entered({ id }, 'held')
+  store_waiter_for_key(key, at, id)
+  record_entered({ id }, 'held')
 end
 
 -- Stores one job with a key. Returns a code, and the id that it names:
@@ -90,7 +90,7 @@ end
 local function store_unique(is_free, id, envelope, priority, delay, at, digest, key, hold, conflict, most)
   local known, record = nil, nil
   if byte(id) == 61 then -- '='
-    known, record = known_given(id, digest)
+    known, record = check_given_id(id, digest)
     if known then
       return known
     end
@@ -106,7 +106,7 @@ local function store_unique(is_free, id, envelope, priority, delay, at, digest, 
   end
   local other, upto = nil, nil
   if not is_free then
-    store_alike()
+    store_alike_jobs()
     other, upto = holder_of(key)
   end
   if not other then
@@ -120,25 +120,25 @@ local function store_unique(is_free, id, envelope, priority, delay, at, digest, 
       alike.unique[2 * n + 1], alike.unique[2 * n + 2] = key, id
       return 0
     end
-    store_alike()
+    store_alike_jobs()
     replace_record(id, record)
     put_job(id, envelope)
     if byte(id) == 61 then -- '='
       call('HSET', K.given, id, digest)
     end
-    note_key(id, key, letter)
+    store_key_of(id, key, letter)
     if letter == 'w' then
-      hold_within(key, id, whole(hold))
+      hold_key_for_duration(key, id, whole(hold))
     else
       put_rare('u', K.unique, key, id)
     end
-    place(id, priority, due_at)
+    place_job(id, priority, due_at)
     return 0
   end
   if upto or conflict == 's' or letter == 'w' then
     return 3, other
   end
-  local waits = next_for(key)
+  local waits = waiter_for_key(key)
   local changed, state = waits or other, waits and 'held' or state_of_holder(other)
   local stays = state == 'retry' or state == 'parked'
   if state == 'active' or stays and conflict == 'b' then
@@ -154,7 +154,7 @@ local function store_unique(is_free, id, envelope, priority, delay, at, digest, 
       local _, _, first = key_in(call('HGET', K.keyed, changed) or '')
       due_at = math.min(due_at, math.min(first, now) + most)
     end
-    postpone(changed, state, key, priority, due_at)
+    reschedule(changed, state, key, priority, due_at)
   end
   return waits and 5 or 4, changed
 end
@@ -170,8 +170,8 @@ local function answer_unique(id, answer, other)
 end
 
 -- Stores the jobs that were collected, and updates the next due time.
-local function end_uniques()
-  store_alike()
+local function finish_uniques()
+  store_alike_jobs()
   if moved then
     update_due()
   end
@@ -190,7 +190,7 @@ local function store_uniques(from, n)
     answer_unique(ARGV[i], store_unique(is_free, unpack(ARGV, i, i + 9)))
     taken[keys[at]] = true
   end
-  end_uniques()
+  finish_uniques()
 end
 
 -- Stores `n` jobs with generated ids and normal priority that have the same hold and conflict
@@ -212,8 +212,8 @@ local function store_keyed(from, n, hold, conflict)
   end
   if are_free then
     set_bit('u')
-    put_all(K.keyed, keyed)
-    put_all(K.unique, unique)
+    set_fields(K.keyed, keyed)
+    set_fields(K.unique, unique)
     woken = store(from, keys_from - 1, K.ready2) or woken
     total, enqueued = total + n, enqueued + n
     return
@@ -225,5 +225,5 @@ local function store_keyed(from, n, hold, conflict)
     answer_unique(id, store_unique(is_free, id, ARGV[from + 2 * at - 1], '2', '', '', '', key, hold, conflict, ''))
     taken[key] = true
   end
-  end_uniques()
+  finish_uniques()
 end

@@ -21,7 +21,7 @@ if ARGV[1] == 'all' then
   local seen, found, after = {}, {}, ARGV[2] == '' and NO_GROUP or ARGV[2]
   -- Names are compared by bytes. No name is a prefix of another, because each begins with its
   -- length.
-  local function before(one, other)
+  local function is_name_before(one, other)
     for at = 1, math.min(#one, #other) do
       if byte(one, at) ~= byte(other, at) then
         return byte(one, at) < byte(other, at)
@@ -29,8 +29,8 @@ if ARGV[1] == 'all' then
     end
     return #one < #other
   end
-  local function note(group)
-    if not seen[group] and before(after, group) then
+  local function add_group(group)
+    if not seen[group] and is_name_before(after, group) then
       seen[group], found[#found + 1] = true, group
     end
   end
@@ -44,19 +44,19 @@ if ARGV[1] == 'all' then
       end
       local start = look[2] == '' and 1 or 2
       local group = string.sub(member, start, start + 1 + byte(member, start) * 256 + byte(member, start + 1))
-      note(group)
+      add_group(group)
       from = '(' .. look[2] .. group .. '\255'
     end
   end
   for _, name in ipairs(call('ZRANGEBYLEX', K.ruled, '(' .. after, '+', 'LIMIT', 0, ARGV[3] + 1)) do
-    note(name)
+    add_group(name)
   end
-  table.sort(found, before)
+  table.sort(found, is_name_before)
   names = { unpack(found, 1, math.min(#found, ARGV[3] + 1)) }
 end
 local line = {}
 if ARGV[1] == 'line' then
-  local function add(from, to)
+  local function read_members(from, to)
     if #line < tonumber(ARGV[3]) then
       for _, member in ipairs(call('ZRANGEBYLEX', K.line, from, to, 'LIMIT', 0, ARGV[3] - #line)) do
         local _, id = parts_of(member)
@@ -64,18 +64,18 @@ if ARGV[1] == 'line' then
       end
     end
   end
-  add('[' .. ARGV[2] .. '!', '(' .. ARGV[2] .. '4')
-  add('[\255' .. ARGV[2], '(\255' .. ARGV[2] .. '\255')
+  read_members('[' .. ARGV[2] .. '!', '(' .. ARGV[2] .. '4')
+  read_members('[\255' .. ARGV[2], '(\255' .. ARGV[2] .. '\255')
 end
 
 local answer = { call('HGET', K.rules, '*') or '', call('HGET', K.rules, '+') or '', call('HGET', K.rules, '-') or '', now, line }
 for _, group in ipairs(names) do
   answer[#answer + 1] = group
-  answer[#answer + 1] = depth_of(group)
+  answer[#answer + 1] = group_depth(group)
   answer[#answer + 1] = call('ZLEXCOUNT', K.holders, '[' .. group .. '\0', '(' .. group .. '\1')
   answer[#answer + 1] = call('HGET', K.rules, group) or ''
   answer[#answer + 1] = holder_of_line(group) or ''
-  local oldest = oldest_of(group)
+  local oldest = oldest_startable_since(group)
   answer[#answer + 1] = oldest and ms(oldest) or ''
 end
 return answer

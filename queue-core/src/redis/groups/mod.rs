@@ -9,7 +9,7 @@ use crate::{
     redis::{
         RedisBroker,
         script::{CLEAR_GROUP, GROUPS, REVIEW_GROUPS, SET_GROUP, Script},
-        values::{array, bytes, next, number, strange, words},
+        values::{array, bytes, display_text, next, number, unexpected_answer},
     },
 };
 
@@ -39,7 +39,8 @@ async fn page(broker: &RedisBroker, queue: &str, which: &GroupList, after: &[u8]
         GroupList::All { .. } => call.arg("all").arg(after).arg(which.limit()),
     };
     let mut values = array(broker.script(queue, &GROUPS, call).await?)?.into_iter();
-    let (others, declared, plain) = (words(next(&mut values)?)?, words(next(&mut values)?)?, words(next(&mut values)?)?);
+    let (others, declared, plain) =
+        (display_text(next(&mut values)?)?, display_text(next(&mut values)?)?, display_text(next(&mut values)?)?);
     let (now, line) = (number::<i64>(next(&mut values)?)?, array(next(&mut values)?)?);
     // Values that are not ids are left for the auditor.
     let line = line.into_iter().filter_map(|id| JobId::from_bytes(&bytes(id).ok()?).ok()).collect();
@@ -49,7 +50,7 @@ async fn page(broker: &RedisBroker, queue: &str, which: &GroupList, after: &[u8]
         // An invalid name is left for the auditor. It still counts for the page.
         let name = GroupName::of_stored(&names[names.len() - 1]).filter(|_| names.len() <= which.limit());
         let (ready, active) = (number(next(&mut values)?)?, number(next(&mut values)?)?);
-        let (rule, holder, since) = (words(next(&mut values)?)?, bytes(next(&mut values)?)?, words(next(&mut values)?)?);
+        let (rule, holder, since) = (display_text(next(&mut values)?)?, bytes(next(&mut values)?)?, display_text(next(&mut values)?)?);
         let Some(name) = name else { continue };
         let mut group = StoredGroup::new(name);
         (group.ready, group.active) = (ready, active);
@@ -81,12 +82,12 @@ pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetGroup) -> R
         RuleOf::Group(group) => group.stored(),
         _ => Vec::new(),
     });
-    broker.list_queue(&request.queue, None).await?;
+    broker.register_queue(&request.queue, None).await?;
     match &*bytes(broker.script(&request.queue, script, call).await?)? {
         b"SET" => {}
         b"STALE" => return Ok(GroupSet::Stale),
         b"MANY" => return Err(request.too_many()),
-        _ => return Err(strange("an answer to a change of a rule")),
+        _ => return Err(unexpected_answer("an answer to a change of a rule")),
     }
     if request.is_of_all() {
         review(broker, &request.queue).await?;
@@ -123,7 +124,7 @@ pub(in crate::redis) fn group_in(member: &[u8]) -> Option<&[u8]> {
 }
 
 /// The id of a job that holds a slot of a group, or of a limit.
-pub(in crate::redis) fn slot(member: &[u8]) -> Option<&[u8]> {
+pub(in crate::redis) fn job_of_slot(member: &[u8]) -> Option<&[u8]> {
     if member.first() == Some(&255) {
         return member.get(1 + LimitKey::BYTES + 1..);
     }

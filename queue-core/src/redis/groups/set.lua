@@ -29,14 +29,14 @@ if ARGV[4] ~= '' then
 elseif wanted == '' then
   call('HDEL', K.rules, ARGV[1])
 else
-  put_all(K.rules, { ARGV[1], wanted })
+  set_fields(K.rules, { ARGV[1], wanted })
 end
 if not head[1] then
   call('HSET', K.meta, 'schema', C.schema)
 end
 if ARGV[4] ~= '' then
   if string.sub(ARGV[3], -1) ~= 'p' then
-    forget_end('g' .. ARGV[4])
+    clear_pause_end('g' .. ARGV[4])
   end
   if opened then
     hint()

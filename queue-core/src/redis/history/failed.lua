@@ -4,7 +4,7 @@
 -- Adds counts by name. The reported names come last; if there are too many, the first are dropped.
 local function count_names(stored, reported, most)
   local names = {}
-  local function add(one)
+  local function add_name(one)
     if type(one) ~= 'table' or type(one[1]) ~= 'string' then
       return
     end
@@ -18,9 +18,9 @@ local function count_names(stored, reported, most)
     end
     names[#names + 1] = { one[1], known + whole(one[2]) }
   end
-  for _, some in ipairs({ list(stored), list(reported) }) do
+  for _, some in ipairs({ table_or_empty(stored), table_or_empty(reported) }) do
     for _, one in ipairs(some) do
-      add(one)
+      add_name(one)
     end
   end
   while #names > most do
@@ -32,7 +32,7 @@ end
 -- The same for ids.
 local function name_jobs(stored, reported)
   local pairs_ = {}
-  for _, some in ipairs({ list(stored), list(reported) }) do
+  for _, some in ipairs({ table_or_empty(stored), table_or_empty(reported) }) do
     for _, id in ipairs(some) do
       pairs_[#pairs_ + 1] = { id, 1 }
     end
@@ -74,7 +74,7 @@ local function make_room()
 end
 
 -- Adds what a worker has counted for a pattern since its last report.
-local function fail(print, reported)
+local function count_failure(print, reported)
   local row = unpacked(call('HGET', K.failures, print))
   if not row then
     make_room()

@@ -9,7 +9,7 @@ use crate::{
         RedisBroker,
         keys::Kind,
         script::{FAILURES, HISTORY, REPORT},
-        values::{array, bytes, next, number, text, words},
+        values::{array, bytes, display_text, next, number, text},
     },
 };
 
@@ -51,7 +51,7 @@ pub(in crate::redis) async fn history(broker: &RedisBroker, queue: &str, span: H
     let mut seen = array(next(&mut values)?)?.into_iter();
     let mut releases = Vec::new();
     while let (Some(release), Some(at_ms)) = (seen.next(), seen.next()) {
-        releases.push((words(release)?, number(at_ms).unwrap_or(0)));
+        releases.push((display_text(release)?, number(at_ms).unwrap_or(0)));
     }
     tasks.extend([OTHERS, SAMPLE].map(str::to_owned));
     let rows = try_join_all(tasks.into_iter().map(|task| rows(broker, queue, task, span, now_ms))).await?;

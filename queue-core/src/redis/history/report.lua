@@ -18,14 +18,14 @@ if known and tonumber(ARGV[2]) <= whole(string.match(known, '^%d+') or '') then
   return 0
 end
 
-local function list(value)
+local function table_or_empty(value)
   return type(value) == 'table' and value or {}
 end
 
 --- include history/failed
 
 -- The sums of two lists of counts.
-local function sums(one, other)
+local function add_lists(one, other)
   local sum = {}
   for at = 1, math.max(#one, #other) do
     sum[at] = whole(one[at]) + whole(other[at])
@@ -34,7 +34,7 @@ local function sums(one, other)
 end
 
 -- The sum of two histograms. Each is a sum, followed by pairs of a bucket and a count.
-local function merged(one, other)
+local function add_histograms(one, other)
   local flat, place = { whole(one[1]) + whole(other[1]) }, {}
   for _, pairs_ in ipairs({ one, other }) do
     for at = 2, #pairs_ - 1, 2 do
@@ -50,16 +50,16 @@ local function merged(one, other)
   return flat
 end
 
-local function largest_and_latest(one, other)
+local function merge_largest_and_latest(one, other)
   return { math.max(whole(one[1]), other[1]), other[2] }
 end
 
 -- Adds to the row of this minute or hour, and replaces the row of an earlier period.
-local function add_to(field, period, tally, add_counts)
+local function add_to_period(field, period, tally, add_counts)
   local row = unpacked(call('HGET', K.history, field))
   if row and row[1] == period then
     row = {
-      period, add_counts(list(row[2]), list(tally[1])), merged(list(row[3]), list(tally[2])), merged(list(row[4]), list(tally[3])),
+      period, add_counts(table_or_empty(row[2]), table_or_empty(tally[1])), add_histograms(table_or_empty(row[3]), table_or_empty(tally[2])), add_histograms(table_or_empty(row[4]), table_or_empty(tally[3])),
     }
   else
     row = { period, tally[1], tally[2], tally[3] }
@@ -67,23 +67,23 @@ local function add_to(field, period, tally, add_counts)
   call('HSET', K.history, field, cmsgpack.pack(row))
 end
 
-local function add(task, tally, add_counts)
-  add_to(task .. '\0m' .. ms(minute % C.minutes), minute, tally, add_counts)
-  add_to(task .. '\0h' .. ms(hour % C.hours), hour, tally, add_counts)
+local function add_to_task(task, tally, add_counts)
+  add_to_period(task .. '\0m' .. ms(minute % C.minutes), minute, tally, add_counts)
+  add_to_period(task .. '\0h' .. ms(hour % C.hours), hour, tally, add_counts)
 end
 
 -- The hour of the last report of a task. The suffix `r` means that its jobs repeat.
-local function hour_of(seen)
+local function last_report_hour(seen)
   return whole(string.match(seen or '', '^%d+') or '')
 end
 
 -- Removes the history of a task that had no job during the hours that are kept. It removes at most
 -- one task, so that the script stays short.
-local function forget_one()
+local function delete_unused_task()
   local tasks = call('HKEYS', K.tasks)
   local seen = #tasks > 0 and call('HMGET', K.tasks, unpack(tasks)) or {}
   for at, task in ipairs(tasks) do
-    if hour_of(seen[at]) < hour - C.hours then
+    if last_report_hour(seen[at]) < hour - C.hours then
       local fields = {}
       for place = 0, C.minutes - 1 do
         fields[#fields + 1] = task .. '\0m' .. ms(place)
@@ -99,13 +99,13 @@ local function forget_one()
 end
 
 -- The name under which a task is counted.
-local function place_of(task, repeats)
+local function counted_task(task, repeats)
   if task == C.others then
     return task
   end
   local seen = call('HGET', K.tasks, task)
   if not seen and call('HLEN', K.tasks) >= C.tasks then
-    forget_one()
+    delete_unused_task()
     if call('HLEN', K.tasks) >= C.tasks then
       return C.others
     end
@@ -135,12 +135,12 @@ call('HSET', K.reporters, ARGV[1], ARGV[2] .. ':' .. ms(hour))
 
 -- Stores the record of an outbox. If there are too many, it replaces the one with the oldest
 -- report.
-local function note_outbox(name, record)
+local function store_outbox(name, record)
   if call('HEXISTS', K.counters, name) == 0 then
     local stored, outboxes, oldest = call('HGETALL', K.counters), 0, nil
     for at = 1, #stored, 2 do
       if string.sub(stored[at], 1, #C.outbox) == C.outbox then
-        local reported = whole(list(unpacked(stored[at + 1]))[6])
+        local reported = whole(table_or_empty(unpacked(stored[at + 1]))[6])
         outboxes = outboxes + 1
         if not oldest or reported < oldest[2] then
           oldest = { stored[at], reported }
@@ -158,11 +158,11 @@ for at = 3, #ARGV - 1, 2 do
   local kind = byte(ARGV[at])
   local tally = kind ~= 1 and unpacked(ARGV[at + 1])
   if kind == 1 then
-    note_outbox(string.sub(ARGV[at], 2), ARGV[at + 1])
+    store_outbox(string.sub(ARGV[at], 2), ARGV[at + 1])
   elseif tally and kind == 0 then
-    fail(string.sub(ARGV[at], 2), tally)
+    count_failure(string.sub(ARGV[at], 2), tally)
   elseif tally then
-    add(place_of(ARGV[at], whole(list(tally[1])[7]) > 0), tally, sums)
+    add_to_task(counted_task(ARGV[at], whole(table_or_empty(tally[1])[7]) > 0), tally, add_lists)
   end
 end
 
@@ -171,5 +171,5 @@ for _, key in ipairs({ K.ready0, K.ready1, K.ready2, K.ready3, K.suspect }) do
   ready = ready + call('LLEN', key)
 end
 local enqueued = whole(call('HGET', K.counters, 'enqueued'))
-add('', { { math.max(ready, 0), enqueued }, { 0 }, { 0 } }, largest_and_latest)
+add_to_task('', { { math.max(ready, 0), enqueued }, { 0 }, { 0 } }, merge_largest_and_latest)
 return 1

@@ -50,7 +50,7 @@ impl Keys {
 
     /// A name in the same hash slot of a cluster as that set: the hash tag is the whole name of the
     /// set.
-    pub(in crate::redis) fn beside_queues(&self, end: &str) -> String {
+    pub(in crate::redis) fn sibling_of_queues(&self, end: &str) -> String {
         format!("{}:aside:{{{}}}:{end}", self.namespace, self.queues())
     }
 

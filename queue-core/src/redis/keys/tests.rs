@@ -8,7 +8,7 @@ fn keys_are_what_is_stored_by_every_version_of_this_schema() {
     assert_eq!(keys.of("mail", Kind::Jobs), "queue:{mail}:jobs");
     assert_eq!(keys.of("mail", Kind::Ready2), "queue:{mail}:ready:2");
     assert_eq!(keys.queues(), "queue:queues");
-    assert_eq!(keys.beside_queues("1"), "queue:aside:{queue:queues}:1");
+    assert_eq!(keys.sibling_of_queues("1"), "queue:aside:{queue:queues}:1");
     assert_eq!(keys.queue_of_channel("queue:{mail}:hint").as_deref(), Some("mail"));
     assert_eq!(keys.queue_of_channel("other:{mail}:hint"), None);
 }

@@ -10,7 +10,7 @@ end
 local function deregister(lanes)
   for command, keys in pairs({ HDEL = { K.lanes, K.gone, K.knows }, ZREM = { K.leases, K.durations } }) do
     for _, key in ipairs(keys) do
-      many(command, key, lanes)
+      call_in_pieces(command, key, lanes)
     end
   end
   for _, lane in ipairs(lanes) do

@@ -4,7 +4,7 @@
 
 -- Returns the duration if the deadline of a lane is further ahead than that. Unknown for a lane
 -- without a duration.
-local function is_ahead(lane, deadline)
+local function is_deadline_too_late(lane, deadline)
   local duration = whole(call('ZSCORE', K.durations, lane) or '')
   return duration > 0 and whole(deadline) < FOREVER and whole(deadline) > now + duration and duration
 end

@@ -11,7 +11,7 @@ local answers, fenced = {}, {}
 for i = 1, #ARGV, 2 do
   -- A lane that is listed twice is fenced once.
   local deadline = not fenced[ARGV[i]] and call('ZSCORE', K.leases, ARGV[i])
-  if deadline and whole(deadline) == tonumber(ARGV[i + 1]) and (whole(deadline) <= now or is_ahead(ARGV[i], deadline)) then
+  if deadline and whole(deadline) == tonumber(ARGV[i + 1]) and (whole(deadline) <= now or is_deadline_too_late(ARGV[i], deadline)) then
     local duration = whole(call('ZSCORE', K.durations, ARGV[i]) or '')
     local renewed = duration > 0 and duration <= whole(deadline) and whole(deadline) - duration <= now and whole(deadline) - duration or 0
     call('HSET', K.fenced, ARGV[i], ms(math.min(whole(deadline), now)) .. ':' .. ms(renewed))

@@ -1,6 +1,6 @@
 //! Registrations, leases, and the reclaim of expired leases.
 
-mod gone;
+mod cancelled;
 mod sweep;
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use redis::Value;
 
 #[cfg(feature = "fuzz")]
-pub(in crate::redis) use self::gone::gone;
+pub(in crate::redis) use self::cancelled::parse_cancelled;
 pub(in crate::redis) use self::sweep::sweep;
 use crate::{
     address::check_address,
@@ -37,7 +37,7 @@ pub(in crate::redis) async fn register(broker: &RedisBroker, request: &Register)
     };
     // This comes first, so that `doctor` finds a queue with a damaged key even if no caller has
     // ever registered with it.
-    broker.list_queue(&request.queue, request.until).await?;
+    broker.register_queue(&request.queue, request.until).await?;
     let answer = broker.servers.script_until(request.until, Purpose::Requests, &request.queue, &REGISTER, call).await?;
     let mut values = array(answer)?.into_iter();
     let registered = Registered::new(PartyName::new(text(next(&mut values)?)?), number(next(&mut values)?)?);
@@ -67,7 +67,7 @@ async fn extend_one(broker: &RedisBroker, lane: &Extend) -> Result<Extended> {
         gone => (gone, None),
     };
     // The list is only a hint. If it cannot be read, the lease is renewed nevertheless.
-    Ok(Extended::new(gone::gone(gone).unwrap_or_default()).asking(asked))
+    Ok(Extended::new(cancelled::parse_cancelled(gone).unwrap_or_default()).asking(asked))
 }
 
 /// R7, first check.

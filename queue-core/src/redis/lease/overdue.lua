@@ -21,7 +21,7 @@ if shortest then
   local from, to = '(' .. ms(FOREVER), '(' .. ms(now + whole(shortest))
   local far = call('ZRANGE', K.leases, from, to, 'BYSCORE', 'REV', 'LIMIT', ARGV[2], ARGV[1], 'WITHSCORES')
   for i = 1, #far, 2 do
-    local duration = is_ahead(far[i], far[i + 1])
+    local duration = is_deadline_too_late(far[i], far[i + 1])
     if duration then
       ahead[#ahead + 1], ahead[#ahead + 2], ahead[#ahead + 3] = far[i], ms(whole(far[i + 1])), ms(duration)
     end

@@ -13,7 +13,7 @@
 -- Returns: the number of jobs that were not charged, the number of retries, and the buried ids
 -- Errors: FEATURE, SCHEMA
 -- Events: hint, hint_tick, hint_ended, transitions
---- include script/prelude, script/clock, script/bits, doors/settle, doors/end, doors/back
+--- include script/prelude, script/clock, script/bits, doors/settle, doors/end, doors/return_jobs
 
 local returned, charged, buried, forgotten, freed, retried, stopped = {}, {}, {}, 0, 0, 0, 0
 local window, delay, most_of, first_job = tonumber(ARGV[2]), tonumber(ARGV[3]), {}, 5 + 2 * ARGV[4]
@@ -22,7 +22,7 @@ for i = 5, first_job - 1, 2 do
 end
 
 -- The number of crashes that buries a job.
-local function most_crashes(id)
+local function crash_limit(id)
   local body = first_job > 5 and call('HGET', K.jobs, id) or ''
   return #body > 1 and most_of[string.sub(body, 3, 2 + byte(body, 2))] or tonumber(ARGV[1])
 end
@@ -33,14 +33,14 @@ for i = first_job, #ARGV, 3 do
     settle({ id })
     local leaves = redis.pcall('SISMEMBER', K.leaving, lane_of(receipt) or '') == 1
     if is_stopped(id) then
-      end_unrun(id, 'cancelled', C.stopped)
+      end_without_run(id, 'cancelled', C.stopped)
       stopped = stopped + 1
     elseif byte(ARGV[i + 2]) ~= 43 or leaves then
       freed = freed + 1
       if leaves then
         count_return(id)
       end
-      if not superseded(id) then
+      if not cancel_if_superseded(id) then
         table.insert(returned, id)
       end
       forgotten = forgotten + (ARGV[i + 2] == 'f' and 1 or 0)
@@ -55,13 +55,13 @@ for i = first_job, #ARGV, 3 do
       crashes = crashes + 1
       put_rare('c', K.crashes, id, ms(crashes) .. ':' .. ms(first) .. ':' .. ms(ran))
       add_failure(id, 'the process that ran it died, or lost the broker')
-      if crashes >= most_crashes(id) then
+      if crashes >= crash_limit(id) then
         end_dead(id, 'crashed')
         table.insert(buried, id)
       else
         retried = retried + 1
-        if not superseded(id) then
-          table.insert(charged, ms(after(delay * crashes)))
+        if not cancel_if_superseded(id) then
+          table.insert(charged, ms(time_after_delay(delay * crashes)))
           table.insert(charged, id)
         end
       end
@@ -73,8 +73,8 @@ local backwards = {}
 for i = #returned, 1, -1 do
   table.insert(backwards, returned[i])
 end
-back(backwards, true)
-wait(K.retry, charged)
+return_to_ready(backwards, true)
+store_waiting(K.retry, charged)
 if #returned > 0 or opened then
   hint()
 end

@@ -32,7 +32,7 @@ struct Held {
 
 impl Held {
     /// The longest time for which the job may have run.
-    fn ran(&self) -> u64 {
+    fn run_time(&self) -> u64 {
         self.fenced.map_or(0, |(until, _)| until.saturating_sub(self.claim))
     }
 
@@ -67,7 +67,7 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, rule: &Cr
     // A suspect in another lane of the process, even in one with a valid lease, clears the other
     // jobs as well.
     held.retain(|job| job.fenced.is_some());
-    let living = if held.is_empty() { HashSet::new() } else { living(broker, queue).await? };
+    let living = if held.is_empty() { HashSet::new() } else { live_processes(broker, queue).await? };
     let is_charged = |job: &Held| !living.contains(&job.process) && (job.suspect || !with_suspects.contains(&job.process));
     // A scan has no order. The jobs are sorted by claim, and within a claim by id.
     held.sort_by(|one, other| (is_charged(one), one.claim, &one.id).cmp(&(is_charged(other), other.claim, &other.id)));
@@ -82,7 +82,7 @@ pub(in crate::redis) async fn sweep(broker: &RedisBroker, queue: &str, rule: &Cr
         }
         for job in &held {
             call.arg(&job.id).arg(&job.receipt).arg(match is_charged(job) {
-                true => format!("+{}", job.ran()),
+                true => format!("+{}", job.run_time()),
                 false if living.contains(&job.process) => "f".to_owned(),
                 false => "0".to_owned(),
             });
@@ -137,7 +137,7 @@ async fn scan(broker: &RedisBroker, queue: &str, fenced: &HashMap<String, (u64, 
 /// The processes that have a lane with a valid lease. If such a process also has a fenced lane, it
 /// has not crashed: the broker had forgotten that lane, and the process continues under other
 /// names.
-async fn living(broker: &RedisBroker, queue: &str) -> Result<HashSet<String>> {
+async fn live_processes(broker: &RedisBroker, queue: &str) -> Result<HashSet<String>> {
     let lanes = array(broker.script(queue, &ALIVE, ALIVE.call(&broker.keys, queue)).await?)?;
     Ok(lanes.into_iter().filter_map(|lane| text(lane).ok()).map(|lane| PartyName::new(lane).process().to_owned()).collect())
 }

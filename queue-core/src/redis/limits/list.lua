@@ -13,7 +13,7 @@ local bits = nil
 local names = #ARGV > 0 and ARGV or call('HKEYS', K.limits)
 local answer, left = {}, C.chains_counted
 
-local function waiting(name)
+local function count_waiting(name)
   local full, rated = 0, 0
   for _, member in ipairs(left > 0 and call('ZRANGEBYLEX', K.shut, '[' .. name, '(' .. name .. C.last_key, 'LIMIT', 0, left) or {}) do
     left = left - 1
@@ -32,7 +32,7 @@ end
 for _, name in ipairs(names) do
   local stored = call('HGET', K.limits, name)
   if stored and #name == 6 then
-    local full, rated = waiting(name)
+    local full, rated = count_waiting(name)
     for _, value in ipairs({ stored, call('ZLEXCOUNT', K.holders, '[\255' .. name, '(\255' .. name .. C.last_key), full, rated }) do
       answer[#answer + 1] = value
     end

@@ -9,7 +9,7 @@ use crate::{
     redis::{
         RedisBroker,
         script::{LIMIT_KEYS, LIMITS, REMOVE_LIMIT, REVIEW_LIMIT, SET_LIMIT, Script},
-        values::{array, bytes, next, number, strange, words},
+        values::{array, bytes, display_text, next, number, unexpected_answer},
     },
 };
 
@@ -44,7 +44,7 @@ pub(in crate::redis) async fn keys(broker: &RedisBroker, queue: &str, which: &Li
     let mut values = array(broker.script(queue, &LIMIT_KEYS, call).await?)?.into_iter();
     let mut keys = Vec::new();
     while let Some(key) = values.next() {
-        let key = LimitKey::from_bytes(&bytes(key)?).ok_or_else(|| strange("a key of a limit"))?;
+        let key = LimitKey::from_bytes(&bytes(key)?).ok_or_else(|| unexpected_answer("a key of a limit"))?;
         let mut stored = StoredLimitKey::new(key, LimitRecord::effective_rule(&bytes(next(&mut values)?)?));
         stored.held = number(next(&mut values)?)?;
         let holders = array(next(&mut values)?)?.into_iter().map(bytes).collect::<Result<Vec<_>>>()?;
@@ -52,7 +52,7 @@ pub(in crate::redis) async fn keys(broker: &RedisBroker, queue: &str, which: &Li
         stored.holders = holders.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect();
         stored.waiting = number(next(&mut values)?)?;
         stored.next = JobId::from_bytes(&bytes(next(&mut values)?)?).ok();
-        stored.until_ms = words(next(&mut values)?)?.parse().ok();
+        stored.until_ms = display_text(next(&mut values)?)?.parse().ok();
         keys.push(stored);
     }
     Ok(keys)
@@ -65,12 +65,12 @@ pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetLimit) -> R
     let name = LimitKey::name(&request.name);
     let mut call = script.call(&broker.keys, &request.queue);
     call.arg(&name).arg(&request.expected).arg(&request.stored);
-    broker.list_queue(&request.queue, None).await?;
+    broker.register_queue(&request.queue, None).await?;
     match &*bytes(broker.script(&request.queue, script, call).await?)? {
         b"SET" => {}
         b"STALE" => return Ok(LimitSet::Stale),
         b"MANY" => return Err(request.too_many()),
-        _ => return Err(strange("an answer to a change of a limit")),
+        _ => return Err(unexpected_answer("an answer to a change of a limit")),
     }
     // Its keys may have room now. They are reviewed in bounded steps.
     let mut from = Vec::new();

@@ -16,7 +16,7 @@ elseif ARGV[3] == '' then
 elseif stored == '' and call('HLEN', K.limits) >= C.limit_rules then
   return 'MANY'
 else
-  put_all(K.limits, { ARGV[1], ARGV[3] })
+  set_fields(K.limits, { ARGV[1], ARGV[3] })
 end
 if not head[1] then
   call('HSET', K.meta, 'schema', C.schema)

@@ -7,7 +7,7 @@ use super::{
     keys::Kind,
     people::requeue_arguments,
     script::{SET_OPERATION, STEP_OPERATION},
-    values::{array, bytes, next, number, strange, words},
+    values::{array, bytes, display_text, next, number, unexpected_answer},
 };
 use crate::{
     broker::{Change, Operate, Operated, Operation, OperationDeed, OperationPart, OperationState, OperationStep},
@@ -18,7 +18,7 @@ pub(super) async fn operations(broker: &RedisBroker, queue: &str) -> Result<Vec<
     let mut found = array(broker.read(queue, &broker.keys.on("HGETALL", queue, Kind::Operations)).await?)?.into_iter();
     let mut operations = Vec::new();
     while let Some(id) = found.next() {
-        let (id, stored) = (words(id)?, bytes(next(&mut found)?)?);
+        let (id, stored) = (display_text(id)?, bytes(next(&mut found)?)?);
         // Another program has left a value that is not an operation.
         operations.extend(Operation::of_stored(queue, &id, &stored));
     }
@@ -29,13 +29,13 @@ pub(super) async fn operate(broker: &RedisBroker, request: &Operate) -> Result<O
     request.check()?;
     let queue = &*request.queue;
     let answer = match &request.deed {
-        OperationDeed::Step(step) => take_step(broker, request, step).await?,
+        OperationDeed::Step(step) => run_step(broker, request, step).await?,
         deed => {
             let mut call = SET_OPERATION.call(&broker.keys, queue);
             call.arg(&*request.id);
             match deed {
                 OperationDeed::Start(start) => {
-                    broker.list_queue(queue, None).await?;
+                    broker.register_queue(queue, None).await?;
                     call.arg("start").arg(start.kind.name()).arg(start.total);
                     call.arg(start.runner.as_deref().unwrap_or("-")).arg(start.definition())
                 }
@@ -46,12 +46,12 @@ pub(super) async fn operate(broker: &RedisBroker, request: &Operate) -> Result<O
         }
     };
     let mut values = array(answer)?.into_iter();
-    let answer = words(next(&mut values)?)?;
+    let answer = display_text(next(&mut values)?)?;
     if answer == "NONE" {
         return Ok(Operated::NotFound);
     }
-    let (id, stored) = (words(next(&mut values)?)?, bytes(next(&mut values)?)?);
-    let operation = Operation::of_stored(queue, &id, &stored).ok_or_else(|| strange("an operation"))?;
+    let (id, stored) = (display_text(next(&mut values)?)?, bytes(next(&mut values)?)?);
+    let operation = Operation::of_stored(queue, &id, &stored).ok_or_else(|| unexpected_answer("an operation"))?;
     Ok(match &*answer {
         "DONE" => {
             let more = values.next().map(number::<i64>).transpose()?.unwrap_or(0) == 1;
@@ -59,11 +59,11 @@ pub(super) async fn operate(broker: &RedisBroker, request: &Operate) -> Result<O
         }
         "UNDERWAY" => Operated::UnderWay(operation),
         "OTHER" => Operated::Other(operation),
-        _ => return Err(strange("an answer to an operation")),
+        _ => return Err(unexpected_answer("an answer to an operation")),
     })
 }
 
-async fn take_step(broker: &RedisBroker, request: &Operate, step: &OperationStep) -> Result<Value> {
+async fn run_step(broker: &RedisBroker, request: &Operate, step: &OperationStep) -> Result<Value> {
     let mut call = STEP_OPERATION.call(&broker.keys, &request.queue);
     call.arg(&*request.id).arg(&*step.runner).arg(step.step).arg(step.position.as_deref().unwrap_or("-"));
     call.arg(step.examined)

@@ -1,5 +1,5 @@
 -- Removes jobs at the heads of the lists. It needs no tombstones.
---- include doors/end, doors/ready, doors/aging, people/note_due_and_hint
+--- include doors/end, doors/ready, doors/aging, people/update_due_and_hint
 
 -- The time at which a job was enqueued, from its envelope; 0 if unknown.
 local function enqueued_at(envelope)
@@ -15,7 +15,7 @@ end
 
 -- Sorts the ids at the head of a list: jobs to remove, and jobs that were enqueued later or have
 -- failed since. An id with a tombstone, or whose job is elsewhere, is only removed from the list.
-local function sorted(ids, list, upto)
+local function sort_by_age(ids, list, upto)
   local gone, stay = {}, {}
   local bodies, errors = call('HMGET', K.jobs, unpack(ids)), has('f') and call('HMGET', K.errors, unpack(ids)) or {}
   local places = {
@@ -38,19 +38,19 @@ local function sorted(ids, list, upto)
 end
 
 -- Removes jobs that were enqueued until then. Returns how many, and whether there may be more.
-local function pop_jobs(upto)
+local function remove_oldest_jobs(upto)
   local removed, room = 0, has('l') and 64 or C.popped
   for _, list in ipairs({ 9, 0, 1, 2, 3 }) do
-    local ids = room > 0 and heads(list, room) or {}
+    local ids = room > 0 and peek_heads(list, room) or {}
     if #ids > 0 then
-      local gone, stay = sorted(ids, list, upto)
+      local gone, stay = sort_by_age(ids, list, upto)
       if #stay < #ids then
-        take(list, #ids)
+        pop_heads(list, #ids)
         put_back(list, stay)
         if has('o') then
           stop_aging(gone)
         end
-        end_gone(gone)
+        end_deleted(gone)
         for _, id in ipairs(gone) do
           free_id(id)
         end
@@ -59,6 +59,6 @@ local function pop_jobs(upto)
       removed = removed + #gone
     end
   end
-  note_due_and_hint()
+  update_due_and_hint()
   return removed, room <= 0
 end

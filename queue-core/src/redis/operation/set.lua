@@ -15,7 +15,7 @@ local id, deed = ARGV[1], ARGV[2]
 local of = operation_of(id)
 
 -- The other running operation, if there is one. Deletes the oldest operations that have ended.
-local function other_under_way()
+local function running_operation()
   local ended = {}
   for _, other in ipairs(call('HKEYS', K.operations)) do
     local known = operation_of(other)
@@ -33,7 +33,7 @@ local function other_under_way()
 end
 
 if deed == 'start' and not of then
-  local other, known = other_under_way()
+  local other, known = running_operation()
   if other then
     return { 'UNDERWAY', other, known.stored }
   end
@@ -56,7 +56,7 @@ elseif deed == 'take' then
   end
   -- The step number grows even if the runner is the same. Otherwise a late request of an earlier
   -- step could count as the next step.
-  of.runner, of.step, of.stepped = ARGV[3], plus(of.step, 1), ms(now)
+  of.runner, of.step, of.stepped = ARGV[3], add_to_text(of.step, 1), ms(now)
   put_operation(id, of)
 elseif deed == 'stop' and of.state == 'running' then
   of.state, of.ended = 'stopped', ms(now)

@@ -23,7 +23,7 @@ local id, runner, step, position, examined, skipped, ends, problem, verb, why, s
 local of = operation_of(id)
 if not of then
   return { 'NONE' }
-elseif of.runner == runner and of.step == plus(step, 1) then
+elseif of.runner == runner and of.step == add_to_text(step, 1) then
   -- The request was sent again.
   return { 'DONE', id, of.stored, verb == 'pop' and 1 or 0 }
 elseif of.state ~= 'running' or of.runner ~= runner or of.step ~= step then
@@ -34,7 +34,7 @@ local answers, ids, changed, passed, failed, more = {}, {}, 0, 0, 0, false
 -- A job may have changed since it was examined, and another one may have its id.
 local width = verb == 'requeue' and 3 or 1
 for at = 12, #ARGV, width do
-  local job = shown(ARGV[at])
+  local job = read_job(ARGV[at])
   if job and string.find(',' .. states .. ',', ',' .. job[1] .. ',', 1, true) and enqueued_at(job[2]) <= whole(of.started) then
     for place = at, at + width - 1 do
       ids[#ids + 1] = ARGV[place]
@@ -44,7 +44,7 @@ for at = 12, #ARGV, width do
   end
 end
 if verb == 'pop' then
-  changed, more = pop_jobs(whole(of.started))
+  changed, more = remove_oldest_jobs(whole(of.started))
 elseif verb == 'cancel' then
   answers = cancel_jobs(ids, why ~= '' and why or nil)
 elseif verb == 'promote' then
@@ -63,9 +63,9 @@ for _, answer in ipairs(answers) do
     changed = changed + 1
   end
 end
-of.step, of.stepped, of.position, of.problem = plus(step, 1), ms(now), position, problem
-of.examined, of.changed = plus(of.examined, whole(examined) + (verb == 'pop' and changed or 0)), plus(of.changed, changed)
-of.skipped, of.failed = plus(of.skipped, whole(skipped) + passed), plus(of.failed, failed)
+of.step, of.stepped, of.position, of.problem = add_to_text(step, 1), ms(now), position, problem
+of.examined, of.changed = add_to_text(of.examined, whole(examined) + (verb == 'pop' and changed or 0)), add_to_text(of.changed, changed)
+of.skipped, of.failed = add_to_text(of.skipped, whole(skipped) + passed), add_to_text(of.failed, failed)
 if ends ~= '' then
   of.state, of.ended = ends, ms(now)
 end

@@ -24,6 +24,6 @@ local function put_operation(id, of)
 end
 
 -- Adds to a number in text form.
-local function plus(text, by)
+local function add_to_text(text, by)
   return ms(whole(text) + by)
 end

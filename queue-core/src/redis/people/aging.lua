@@ -27,7 +27,7 @@ if stored ~= ARGV[2] then
 end
 if whole(string.match(ARGV[2], '^%d+') or '') == 0 then
   -- Aging has ended. The ready jobs are removed from `rising` in bounded steps.
-  many('ZREM', K.rising, call('ZRANGE', K.rising, 0, PIECE - 1))
+  call_in_pieces('ZREM', K.rising, call('ZRANGE', K.rising, 0, PIECE - 1))
   if call('EXISTS', K.rising) == 1 then
     return 'MORE'
   end

@@ -1,5 +1,5 @@
 -- Cancels jobs in any state that is not final.
---- include doors/settle, doors/end, doors/ready, people/note_due_and_hint
+--- include doors/settle, doors/end, doors/ready, people/update_due_and_hint
 
 -- Cancels a waiting job. False: the job has ended or does not exist.
 local function cancel_waiting(id, reason)
@@ -7,7 +7,7 @@ local function cancel_waiting(id, reason)
     return false
   end
   remove_waiting(id)
-  end_unrun(id, 'cancelled', reason)
+  end_without_run(id, 'cancelled', reason)
   return true
 end
 
@@ -15,7 +15,7 @@ end
 local function cancel_jobs(ids, reason)
   -- The cancelled deliveries of each lane, packed once.
   local answers, notes = {}, {}
-  local function note_cancelled(receipt, id)
+  local function record_cancellation(receipt, id)
     local lane = lane_of(receipt)
     if lane and call('HEXISTS', K.lanes, lane) == 1 then
       local gone = notes[lane] or unpacked_pairs(call('HGET', K.gone, lane))
@@ -29,20 +29,20 @@ local function cancel_jobs(ids, reason)
     local receipt = call('HGET', K.active, id)
     if receipt then
       settle({ id })
-      note_cancelled(receipt, id)
-      end_unrun(id, 'cancelled', reason)
+      record_cancellation(receipt, id)
+      end_without_run(id, 'cancelled', reason)
       answers[at] = 2
     else
       answers[at] = cancel_waiting(id, reason) and 1 or 0
     end
   end
-  note_due_and_hint()
+  update_due_and_hint()
   for lane, gone in pairs(notes) do
     call('HSET', K.gone, lane, cmsgpack.pack(gone))
   end
   if next(notes) then
     -- The workers send a heartbeat at once, which returns the cancelled jobs.
-    hint_watch()
+    hint_lanes()
   end
   return answers
 end

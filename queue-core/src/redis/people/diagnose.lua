@@ -17,7 +17,7 @@
 --- include script/prelude, script/clock, script/bits, doors/keys, people/shown
 
 -- The number of ids before an id in a list. In a long list, only the ends are searched.
-local function before_in(list, id)
+local function position_in_list(list, id)
   local key, looked = LISTS[list], math.max(100, math.floor(C.places_examined / #ARGV))
   local at = call('LPOS', key, id, 'MAXLEN', looked)
   if at then
@@ -28,40 +28,40 @@ local function before_in(list, id)
 end
 
 -- The number of jobs of a group in its line with this digit or an earlier one.
-local function up_to(group, digit)
+local function count_up_to_digit(group, digit)
   return call('ZLEXCOUNT', K.line, '[' .. group .. '!', '(' .. group .. digit .. '\255')
 end
 
-local function plain_line(id)
+local function count_before_plain(id)
   if call('HEXISTS', K.crashes, id) == 1 then
-    return before_in(9, id) + call('ZLEXCOUNT', K.line, '[\255' .. NO_GROUP, '(\255' .. NO_GROUP .. '\255')
+    return position_in_list(9, id) + call('ZLEXCOUNT', K.line, '[\255' .. NO_GROUP, '(\255' .. NO_GROUP .. '\255')
   end
   local own = list_of(levels_of({ id }, 1, 1)[1])
-  local before = before_in(own, id)
+  local before = position_in_list(own, id)
   for list = 0, own - 1 do
     before = before + call('LLEN', LISTS[list])
   end
-  return before + up_to(NO_GROUP, tostring(own))
+  return before + count_up_to_digit(NO_GROUP, tostring(own))
 end
 
 local eligible_groups, plain = call('ZCARD', K.next) - (call('ZSCORE', K.next, NO_GROUP) and 1 or 0), 0
 for list = 0, 3 do
   plain = plain + call('LLEN', LISTS[list])
 end
-plain = plain + up_to(NO_GROUP, '3')
+plain = plain + count_up_to_digit(NO_GROUP, '3')
 
 -- The chains of a priority are served in rotation. Jobs of other chains with this priority
 -- therefore count as earlier.
-local function before_in_group(member)
+local function position_in_group(member)
   local group, _, is_suspect, chain, digit = parts_of(member)
   if is_suspect then
     local all = call('ZLEXCOUNT', K.line, '[\255' .. group, '(\255' .. group .. '\255')
     return all - call('ZLEXCOUNT', K.line, '[' .. member, '(\255' .. group .. chain .. '\255')
   end
-  return up_to(group, digit) - call('ZLEXCOUNT', K.line, '[' .. member, '(' .. group .. digit .. chain .. '\255')
+  return count_up_to_digit(group, digit) - call('ZLEXCOUNT', K.line, '[' .. member, '(' .. group .. digit .. chain .. '\255')
 end
 
-local function held_back_by(id, member)
+local function blocking_limits(id, member)
   local group, _, _, chain, digit = parts_of(member)
   local found = {}
   if #chain == 1 then
@@ -89,7 +89,7 @@ end
 
 local function group_line(id, stored)
   local member, group = member_of(id, stored)
-  local limited, before = held_back_by(id, member), before_in_group(member)
+  local limited, before = blocking_limits(id, member), position_in_group(member)
   if group == NO_GROUP then
     if byte(member) == 255 then
       before = before + call('LLEN', LISTS[9])
@@ -114,7 +114,7 @@ end
 
 local answers = { now, head[5] == '1' and 1 or 0 }
 for at, id in ipairs(ARGV) do
-  local job = shown(id)
+  local job = read_job(id)
   local more = { job }
   if job and job[1] == 'held' then
     more[2] = holder_of(string.sub(job[13], 1, 16)) or ''
@@ -128,7 +128,7 @@ for at, id in ipairs(ARGV) do
     if stored and member_of(id, stored) then
       more = { job, group_line(id, stored) }
     else
-      more[2], more[3] = plain_line(id), eligible_groups
+      more[2], more[3] = count_before_plain(id), eligible_groups
     end
   end
   answers[2 + at] = more

@@ -10,7 +10,7 @@ use crate::{
     redis::{
         RedisBroker, bounded,
         script::DIAGNOSE,
-        values::{array, bytes, next, number, strange, words},
+        values::{array, bytes, display_text, next, number, unexpected_answer},
     },
 };
 
@@ -57,9 +57,9 @@ pub(in crate::redis) async fn diagnose(broker: &RedisBroker, queue: &str, ids: &
 
 fn limit(values: Value) -> Result<StoredLimitKey> {
     let mut values = array(values)?.into_iter();
-    let key = LimitKey::from_bytes(&bytes(next(&mut values)?)?).ok_or_else(|| strange("a key of a limit"))?;
+    let key = LimitKey::from_bytes(&bytes(next(&mut values)?)?).ok_or_else(|| unexpected_answer("a key of a limit"))?;
     let mut stored = StoredLimitKey::new(key, LimitRecord::effective_rule(&bytes(next(&mut values)?)?));
-    stored.until_ms = words(next(&mut values)?)?.parse().ok();
+    stored.until_ms = display_text(next(&mut values)?)?.parse().ok();
     stored.held = number(next(&mut values)?)?;
     stored.holders = ids(next(&mut values)?)?;
     Ok(stored)
@@ -74,9 +74,9 @@ fn ids(values: Value) -> Result<Vec<JobId>> {
 fn group(name: &[u8], values: &mut impl Iterator<Item = Value>) -> Result<Option<GroupLine>> {
     let Some(name) = GroupName::of_stored(name) else { return Ok(None) };
     let mut line = GroupLine::new(name);
-    line.pause = Pause::of_rule(&words(next(values)?)?);
+    line.pause = Pause::of_rule(&display_text(next(values)?)?);
     line.paused = line.pause.is_some();
-    line.cap = words(next(values)?)?.parse().ok();
+    line.cap = display_text(next(values)?)?.parse().ok();
     line.running = number(next(values)?)?;
     line.holders = ids(next(values)?)?;
     line.blocked_by = JobId::from_bytes(&bytes(next(values)?)?).ok();

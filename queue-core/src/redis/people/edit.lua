@@ -18,7 +18,7 @@
 --   the job that holds the key } or { 'full' }
 -- Errors: BEHIND, FEATURE, SCHEMA
 -- Events: hint, transitions
---- include script/prelude, script/clock, script/bits, script/guard, doors/end, doors/edit, doors/tags, people/shown, people/note_due_and_hint
+--- include script/prelude, script/clock, script/bits, script/guard, doors/end, doors/edit, doors/tags, people/shown, people/update_due_and_hint
 return (function()
 
 local id, needs, seen_body, seen_priority, seen_group, seen_at = unpack(ARGV, 1, 6)
@@ -29,7 +29,7 @@ if behind then
   return redis.error_reply('BEHIND ' .. behind)
 end
 
-local job = shown(id)
+local job = read_job(id)
 if not job then
   return { 'missing' }
 end
@@ -44,17 +44,17 @@ if own_group == NO_GROUP then
 end
 local own_chain, own_cost = stored_group ~= '' and chain_in(stored_group) or NO_LIMITS, call('HGET', K.costs, id) or '1'
 
-local function is_over(time)
+local function has_passed(time)
   return time == '' or whole(time) <= now
 end
 
-local retimes = at ~= '' and own_at ~= at and not (is_over(at) and is_over(own_at))
+local retimes = at ~= '' and own_at ~= at and not (has_passed(at) and has_passed(own_at))
 local rekeys = key ~= '' and own_key ~= '' and key ~= own_key
 local regroups = group ~= own_group or chain ~= own_chain or cost ~= own_cost
 if not (retimes or rekeys or regroups) and body == job[2] and priority == job[3] then
   return { 'wanted' }
 end
-local is_time_seen = own_at == seen_at or own_at == '' and is_over(seen_at)
+local is_time_seen = own_at == seen_at or own_at == '' and has_passed(seen_at)
 if job[2] ~= seen_body or job[3] ~= seen_priority or own_group ~= seen_group or not is_time_seen then
   return { 'differs' }
 end
@@ -66,7 +66,7 @@ if rekeys then
 end
 if group ~= '' and group ~= own_group then
   local most = rule_of(group).most
-  if most and depth_of(group) >= most then
+  if most and group_depth(group) >= most then
     return { 'full' }
   end
 end
@@ -78,10 +78,10 @@ if leaves then
   remove_waiting(id)
   count('.replaced', 1)
   if state == 'parked' then
-    forget_unreadable({ id })
+    delete_unreadable({ id })
   end
 elseif retimes then
-  hold_for(own_key, tonumber(at), id)
+  store_waiter_for_key(own_key, tonumber(at), id)
 end
 
 if string.find(needs, 'l', 1, true) then
@@ -98,20 +98,20 @@ elseif priority ~= job[3] then
   put_rare('p', K.priority, id, priority)
 end
 if regroups then
-  regroup(id, own_group, group, chain, cost)
+  replace_group(id, own_group, group, chain, cost)
 end
 if rekeys then
-  rekey(id, stored_key, key)
+  replace_key(id, stored_key, key)
 end
 
 if leaves then
   local time = whole(at ~= '' and at or own_at)
   if state == 'retry' and time > now then
-    wait(K.retry, { ms(time), id })
+    store_waiting(K.retry, { ms(time), id })
   else
-    wait_until(id, time)
+    wait_or_push(id, time)
   end
 end
-note_due_and_hint()
+update_due_and_hint()
 return { 'yes' }
 end)()

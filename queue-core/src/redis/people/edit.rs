@@ -14,7 +14,7 @@ use crate::{
             EDIT,
             bits::{Bit, Bits},
         },
-        values::{FOREVER, array, bytes, next, strange, words},
+        values::{FOREVER, array, bytes, display_text, next, unexpected_answer},
     },
 };
 
@@ -42,19 +42,19 @@ pub(in crate::redis) async fn edit(broker: &RedisBroker, request: &EditJob) -> R
     call.arg(limits.map_or_else(|| vec![0], JobLimits::chain)).arg(limits.map_or(1, |limits| limits.cost));
     call.arg(request.unique.as_ref().map_or(&[][..], |key| key.as_bytes())).arg(time(request.at_ms));
     call.arg(request.digest).arg(u8::from(request.is_new_payload));
-    edited(broker.script(&request.queue, &EDIT, call).await?)
+    parse_edited(broker.script(&request.queue, &EDIT, call).await?)
 }
 
-fn edited(answer: Value) -> Result<EditedJob> {
+fn parse_edited(answer: Value) -> Result<EditedJob> {
     let mut values = array(answer)?.into_iter();
-    Ok(match &*words(next(&mut values)?)? {
+    Ok(match &*display_text(next(&mut values)?)? {
         "yes" => EditedJob::Yes,
         "wanted" => EditedJob::AsWanted,
         "missing" => EditedJob::Missing,
-        "closed" => EditedJob::Closed(words(next(&mut values)?)?.parse().unwrap_or(JobState::Done)),
+        "closed" => EditedJob::Closed(display_text(next(&mut values)?)?.parse().unwrap_or(JobState::Done)),
         "differs" => EditedJob::Differs,
         "held" => EditedJob::Held(JobId::from_bytes(&bytes(next(&mut values)?)?)?),
         "full" => EditedJob::GroupFull,
-        _ => return Err(strange("an answer to an edit")),
+        _ => return Err(unexpected_answer("an answer to an edit")),
     })
 }

@@ -6,7 +6,7 @@
 --     the life of this server with the number of times that a mark was set: between two marks no
 --       transition was recorded
 -- Errors: BEHIND, FEATURE, SCHEMA
---- include script/prelude, script/clock, script/bits, script/guard, script/life
+--- include script/prelude, script/clock, script/bits, script/guard, script/incarnation
 
 if not head[1] then
   return false
@@ -20,4 +20,4 @@ local was_valid = has('v') and upto > now and upto <= now + C.followed_ms
 set_bit('v')
 local begun = was_valid and whole(call('HGET', K.meta, 'follows') or '') or call('HINCRBY', K.meta, 'follows', 1)
 call('HSET', K.meta, 'followed', ms(was_valid and math.max(upto, asked) or asked))
-return { ms(whole(call('HGET', K.meta, 'transitions') or '')), was_valid and 1 or 0, life_of_follow_mark(ms(begun)) }
+return { ms(whole(call('HGET', K.meta, 'transitions') or '')), was_valid and 1 or 0, incarnation_of_follow_mark(ms(begun)) }

@@ -52,12 +52,12 @@ pub(in crate::redis) async fn transitions(broker: &RedisBroker, queue: &str, aft
 struct Packed(#[serde(with = "lossy::bytes")] Vec<u8>);
 
 impl Packed {
-    fn words(&self) -> String {
+    fn text(&self) -> String {
         String::from_utf8_lossy(&self.0).into_owned()
     }
 
     fn number<T: std::str::FromStr + Default>(&self) -> T {
-        self.words().parse().unwrap_or_default()
+        self.text().parse().unwrap_or_default()
     }
 }
 
@@ -67,12 +67,12 @@ fn piece_of(stored: &[u8]) -> Vec<StoredTransition> {
     let Some((head, jobs)) = parts.split_at_checked(4) else { return Vec::new() };
     let (jobs, _) = jobs.as_chunks::<4>();
     let before_first = head[0].number::<u64>().saturating_sub(jobs.len() as u64);
-    let (at_ms, to, reason) = (head[1].number(), head[2].words().parse().ok(), reason_in(&head[3].0));
+    let (at_ms, to, reason) = (head[1].number(), head[2].text().parse().ok(), reason_in(&head[3].0));
     let numbered = jobs.iter().zip(before_first + 1..);
     numbered
         .filter_map(|([id, task, from, attempts], number)| {
             let mut entry = StoredTransition::new(number, at_ms, JobId::from_bytes(&id.0).ok()?);
-            (entry.task, entry.from, entry.to, entry.attempts) = (task.words(), from.words().parse().ok(), to, attempts.number());
+            (entry.task, entry.from, entry.to, entry.attempts) = (task.text(), from.text().parse().ok(), to, attempts.number());
             entry.reason.clone_from(&reason);
             Some(entry)
         })

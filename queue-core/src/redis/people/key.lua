@@ -6,4 +6,4 @@
 --- include script/prelude, script/clock, script/bits, doors/keys
 
 local id, upto = holder_of(ARGV[1])
-return id and { id, upto and ms(upto) or '', next_for(ARGV[1]) or '' }
+return id and { id, upto and ms(upto) or '', waiter_for_key(ARGV[1]) or '' }

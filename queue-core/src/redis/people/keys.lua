@@ -12,7 +12,7 @@ for at = 1, #found[2], 2 do
   local key = found[2][at]
   local id, upto = holder_of(key)
   if id then
-    for _, part in ipairs({ key, id, upto and ms(upto) or '', next_for(key) or '' }) do
+    for _, part in ipairs({ key, id, upto and ms(upto) or '', waiter_for_key(key) or '' }) do
       answer[#answer + 1] = part
     end
   end

@@ -28,7 +28,7 @@ use crate::{
         keys::{Kind, READY},
         script::{AGING, CANCEL, DELETE, PROMOTE, REQUEUE, SHOW, STATS, Script, WATCH},
         topic,
-        values::{array, bytes, next, number, strange, text},
+        values::{array, bytes, next, number, text, unexpected_answer},
     },
 };
 
@@ -40,7 +40,7 @@ pub(in crate::redis) use self::{
     follow::{follow, transitions},
     keys::key_holder,
     pauses::{pauses, set_pause},
-    queues::{queues, registered},
+    queues::{list_registered, queues},
     record::record,
     scan::scan,
     workers::{ask_worker, worker_records, workers},
@@ -73,7 +73,7 @@ pub(in crate::redis) async fn change(
         call.arg(id.as_bytes());
     }
     let answers = array(broker.script(queue, script, call).await?)?;
-    answers.into_iter().map(changed).collect()
+    answers.into_iter().map(parse_changed).collect()
 }
 
 /// Requeues in parts. The envelopes are read first, because a job with its old expiry would expire
@@ -86,7 +86,7 @@ async fn requeue(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec
         for (id, answer) in ids.iter().zip(array(broker.script(queue, &REQUEUE, call).await?)?) {
             all.push(match answer {
                 Value::Int(READ_AGAIN) => requeue_one(broker, queue, id).await?,
-                answer => changed(answer)?,
+                answer => parse_changed(answer)?,
             });
         }
     }
@@ -104,7 +104,7 @@ async fn requeue_one(broker: &RedisBroker, queue: &str, id: &JobId) -> Result<Ch
         requeue_arguments(broker, queue, std::slice::from_ref(id), &mut call).await?;
         match next(&mut array(broker.script(queue, &REQUEUE, call).await?)?.into_iter())? {
             Value::Int(READ_AGAIN) => {}
-            answer => return changed(answer),
+            answer => return parse_changed(answer),
         }
     }
 }
@@ -127,7 +127,7 @@ pub(in crate::redis) async fn requeue_arguments(broker: &RedisBroker, queue: &st
     Ok(())
 }
 
-fn changed(answer: Value) -> Result<Changed> {
+fn parse_changed(answer: Value) -> Result<Changed> {
     Ok(match answer {
         Value::BulkString(holder) => Changed::Held(JobId::from_bytes(&holder)?),
         answer => match number::<i64>(answer)? {
@@ -140,7 +140,7 @@ fn changed(answer: Value) -> Result<Changed> {
 
 pub(in crate::redis) async fn set_aging(broker: &RedisBroker, request: &SetAging) -> Result<AgingSet> {
     request.check()?;
-    broker.list_queue(&request.queue, None).await?;
+    broker.register_queue(&request.queue, None).await?;
     loop {
         let mut call = AGING.call(&broker.keys, &request.queue);
         call.arg(&request.expected).arg(&request.stored);
@@ -148,7 +148,7 @@ pub(in crate::redis) async fn set_aging(broker: &RedisBroker, request: &SetAging
             Value::BulkString(text) if text == b"SET" => return Ok(AgingSet::Set),
             Value::BulkString(text) if text == b"MORE" => {}
             other => {
-                let stored = array(other)?.into_iter().next().ok_or_else(|| strange("an answer to a change of aging"))?;
+                let stored = array(other)?.into_iter().next().ok_or_else(|| unexpected_answer("an answer to a change of aging"))?;
                 return Ok(AgingSet::Stale(bytes(stored)?));
             }
         }
@@ -202,7 +202,7 @@ fn jobs_from_records(queue: &str, ids: &[JobId], records: Vec<Value>) -> Result<
     let records = ids.iter().zip(records).map(|(id, value)| record(id, value));
     let mut records: Vec<StoredJob> = records.filter_map(Result::transpose).collect::<Result<_>>()?;
     if subscription_at(queue).is_some() {
-        records.iter_mut().for_each(|record| record.envelope = topic::readable(&record.envelope).into_owned());
+        records.iter_mut().for_each(|record| record.envelope = topic::with_messagepack_payload(&record.envelope).into_owned());
     }
     Ok(records)
 }
@@ -218,14 +218,14 @@ pub(in crate::redis) async fn watch(broker: &RedisBroker, queue: &str, id: &JobI
 async fn records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<Value>> {
     let mut records = Vec::with_capacity(ids.len());
     while records.len() < ids.len() {
-        records.extend(some_records(broker, queue, &ids[records.len()..]).await?);
+        records.extend(first_records(broker, queue, &ids[records.len()..]).await?);
     }
     Ok(records)
 }
 
 /// The same for the first of these ids: as many as one call of the script returns, but at least
 /// one.
-async fn some_records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<Value>> {
+async fn first_records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Result<Vec<Value>> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
@@ -234,33 +234,33 @@ async fn some_records(broker: &RedisBroker, queue: &str, ids: &[JobId]) -> Resul
         call.arg(id.as_bytes());
     }
     let records = array(broker.script(queue, &SHOW, call).await?)?;
-    if records.is_empty() { Err(strange("an answer about jobs")) } else { Ok(records) }
+    if records.is_empty() { Err(unexpected_answer("an answer about jobs")) } else { Ok(records) }
 }
 
 /// A page: reads ids first, then the jobs. A job that has changed its state between the two reads
 /// is left out.
 pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
     let (mut ids, next) = match state {
-        JobState::Ready if offset == LAST => ready(broker, queue, last_of_ready(broker, queue, limit).await?, limit).await?,
-        JobState::Ready => ready(broker, queue, offset, limit).await?,
-        JobState::Scheduled => sorted(broker, queue, Kind::Scheduled, offset, limit).await?,
-        JobState::Retry => sorted(broker, queue, Kind::Retry, offset, limit).await?,
-        JobState::Dead => sorted(broker, queue, Kind::Dead, offset, limit).await?,
-        JobState::Parked => sorted(broker, queue, Kind::Parked, offset, limit).await?,
-        JobState::Active => active(broker, queue, offset, limit).await?,
-        JobState::Held => sorted(broker, queue, Kind::Holds, offset, limit).await?,
-        JobState::Done | JobState::Cancelled | JobState::Expired => return ended(broker, queue, state, offset, limit).await,
+        JobState::Ready if offset == LAST => list_ready(broker, queue, last_of_ready(broker, queue, limit).await?, limit).await?,
+        JobState::Ready => list_ready(broker, queue, offset, limit).await?,
+        JobState::Scheduled => list_sorted(broker, queue, Kind::Scheduled, offset, limit).await?,
+        JobState::Retry => list_sorted(broker, queue, Kind::Retry, offset, limit).await?,
+        JobState::Dead => list_sorted(broker, queue, Kind::Dead, offset, limit).await?,
+        JobState::Parked => list_sorted(broker, queue, Kind::Parked, offset, limit).await?,
+        JobState::Active => list_active(broker, queue, offset, limit).await?,
+        JobState::Held => list_sorted(broker, queue, Kind::Holds, offset, limit).await?,
+        JobState::Done | JobState::Cancelled | JobState::Expired => return list_ended(broker, queue, state, offset, limit).await,
     };
     // A ready job may also be in another list, under a tombstone.
     let mut seen = HashSet::new();
     ids.retain(|id| seen.insert(id.clone()));
     // Values that are not ids are left for the auditor.
     let ids: Vec<JobId> = ids.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect();
-    Ok(StoredPage::new(listed(show(broker, queue, &ids).await?, &[state]), next))
+    Ok(StoredPage::new(in_states(show(broker, queue, &ids).await?, &[state]), next))
 }
 
 /// Jobs in the form of a list.
-fn listed(mut jobs: Vec<StoredJob>, states: &[JobState]) -> Vec<StoredJob> {
+fn in_states(mut jobs: Vec<StoredJob>, states: &[JobState]) -> Vec<StoredJob> {
     jobs.retain(|job| states.contains(&job.state));
     jobs.into_iter().map(StoredJob::listed).collect()
 }
@@ -268,27 +268,27 @@ fn listed(mut jobs: Vec<StoredJob>, states: &[JobState]) -> Vec<StoredJob> {
 /// The three final states of kept jobs share a list, and a set for jobs with another retention. If
 /// a job was removed or its id has ended again, the entry in the list remains until its retention
 /// expires. Such an entry is recognized by its time, which differs from that of the record.
-async fn ended(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
+async fn list_ended(broker: &RedisBroker, queue: &str, state: JobState, offset: u64, limit: usize) -> Result<StoredPage> {
     let mut command = broker.keys.on("LRANGE", queue, Kind::Ended);
-    let mut lines = range(broker, queue, between(&mut command, offset, limit)).await?;
+    let mut lines = range(broker, queue, with_page_range(&mut command, offset, limit)).await?;
     if offset == LAST {
-        lines.extend(lapsing(broker, queue, offset, limit).await?);
-        let mut jobs = listed(ended_jobs(broker, queue, &lines).await?, &[state]);
+        lines.extend(read_lapsing(broker, queue, offset, limit).await?);
+        let mut jobs = in_states(ended_jobs(broker, queue, &lines).await?, &[state]);
         jobs.sort_by_key(|job| job.at_ms);
         return Ok(StoredPage::new(jobs.split_off(jobs.len().saturating_sub(limit)), None));
     }
     if lines.len() <= limit {
         let length: u64 = number(broker.read(queue, &broker.keys.on("LLEN", queue, Kind::Ended)).await?)?;
-        lines.extend(lapsing(broker, queue, offset.saturating_sub(length), limit - lines.len()).await?);
+        lines.extend(read_lapsing(broker, queue, offset.saturating_sub(length), limit - lines.len()).await?);
     }
-    let (lines, next) = page(lines, offset, limit);
-    Ok(StoredPage::new(listed(ended_jobs(broker, queue, &lines).await?, &[state]), next))
+    let (lines, next) = split_page(lines, offset, limit);
+    Ok(StoredPage::new(in_states(ended_jobs(broker, queue, &lines).await?, &[state]), next))
 }
 
 /// Some entries of the set in the form of the list, and one more.
-async fn lapsing(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Vec<Vec<u8>>> {
+async fn read_lapsing(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Vec<Vec<u8>>> {
     let mut command = broker.keys.on("ZRANGE", queue, Kind::Lapsing);
-    between(&mut command, offset, limit).arg("WITHSCORES");
+    with_page_range(&mut command, offset, limit).arg("WITHSCORES");
     let (mut found, mut lines) = (range(broker, queue, &command).await?.into_iter(), Vec::new());
     while let (Some(id), Some(until)) = (found.next(), found.next()) {
         lines.push([until.as_slice(), b":", &id].concat());
@@ -330,14 +330,14 @@ const PLACES: u64 = 500;
 type Ids = (Vec<Vec<u8>>, Option<u64>);
 
 /// The ids include one more than the limit, to find out whether there is a next page.
-fn page(mut ids: Vec<Vec<u8>>, offset: u64, limit: usize) -> Ids {
+fn split_page(mut ids: Vec<Vec<u8>>, offset: u64, limit: usize) -> Ids {
     let more = ids.len() > limit;
     ids.truncate(limit);
     (ids, more.then(|| offset + limit as u64))
 }
 
 /// The places of a page, and one more.
-fn between(command: &mut redis::Cmd, offset: u64, limit: usize) -> &mut redis::Cmd {
+fn with_page_range(command: &mut redis::Cmd, offset: u64, limit: usize) -> &mut redis::Cmd {
     if offset == LAST {
         return command.arg(format!("-{limit}")).arg(-1);
     }
@@ -363,7 +363,7 @@ async fn range(broker: &RedisBroker, queue: &str, command: &redis::Cmd) -> Resul
 
 /// Some places of the lists of `ready`, and the ids of those that have a job. A cancelled id keeps
 /// its place under a tombstone.
-async fn ready(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Ids> {
+async fn list_ready(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Ids> {
     let (mut skip, mut passed, mut ids) = (offset, 0, Vec::new());
     for list in READY {
         let length: u64 = number(broker.read(queue, &broker.keys.on("LLEN", queue, list)).await?)?;
@@ -409,25 +409,25 @@ async fn without_tombstones(broker: &RedisBroker, queue: &str, list: Kind, ids: 
     Ok(ids.into_iter().zip(tombstones).map(|(id, tombstone)| (tombstone == Value::Nil).then_some(id)).collect())
 }
 
-async fn sorted(broker: &RedisBroker, queue: &str, kind: Kind, offset: u64, limit: usize) -> Result<Ids> {
+async fn list_sorted(broker: &RedisBroker, queue: &str, kind: Kind, offset: u64, limit: usize) -> Result<Ids> {
     let mut command = broker.keys.on("ZRANGE", queue, kind);
-    let mut ids = range(broker, queue, between(&mut command, offset, limit)).await?;
+    let mut ids = range(broker, queue, with_page_range(&mut command, offset, limit)).await?;
     if kind == Kind::Parked {
         // A member is `task NUL id`.
-        ids = ids.into_iter().map(|member| scan::behind(member, 0)).collect();
+        ids = ids.into_iter().map(|member| scan::with_byte(member, 0)).collect();
     }
-    Ok(page(ids, offset, limit))
+    Ok(split_page(ids, offset, limit))
 }
 
 /// Active jobs have only the order of their ids. Their number is at most that of the slots of all
 /// workers.
-async fn active(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Ids> {
+async fn list_active(broker: &RedisBroker, queue: &str, offset: u64, limit: usize) -> Result<Ids> {
     let mut ids = range(broker, queue, &broker.keys.on("HKEYS", queue, Kind::Active)).await?;
     ids.sort_unstable();
     let all = ids.len();
     let skip = if offset == LAST { all.saturating_sub(limit) } else { usize::try_from(offset).unwrap_or(usize::MAX).min(all) };
     ids.drain(..skip);
-    Ok(page(ids, offset, limit))
+    Ok(split_page(ids, offset, limit))
 }
 
 #[cfg(test)]

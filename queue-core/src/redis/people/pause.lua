@@ -18,7 +18,7 @@ if ARGV[2] == '0' then
   return 'SET'
 end
 if is_task or ARGV[3] ~= '' then
-  upto = ARGV[3] == '' and FOREVER or byte(ARGV[3]) == 43 and after(string.sub(ARGV[3], 2)) or whole(ARGV[3]) -- '+'
+  upto = ARGV[3] == '' and FOREVER or byte(ARGV[3]) == 43 and time_after_delay(string.sub(ARGV[3], 2)) or whole(ARGV[3]) -- '+'
   local behind = unknown_to_a_lane('e')
   if upto <= now then
     return 'PAST'
@@ -45,15 +45,15 @@ local record = since .. ':' .. (upto and upto < FOREVER and ms(upto) or '') .. '
 if of == 'q' then
   set_bit('h')
   call('HSET', K.meta, 'paused', '1')
-  put(K.pauses, of, record)
+  set_field(K.pauses, of, record)
 elseif is_task then
-  put(K.pauses, of, record)
+  set_field(K.pauses, of, record)
 else
   set_rule(group, rule .. 'p' .. record)
 end
-forget_end(of)
+clear_pause_end(of)
 if upto then
-  note_end(of, upto)
+  set_pause_end(of, upto)
 end
 if not head[1] then
   call('HSET', K.meta, 'schema', C.schema)

@@ -6,7 +6,7 @@ use crate::{
     redis::{
         RedisBroker,
         script::{PAUSE, PAUSES},
-        values::{array, bytes, ms, next, number, strange, words},
+        values::{array, bytes, display_text, ms, next, number, unexpected_answer},
     },
 };
 
@@ -26,7 +26,7 @@ pub(in crate::redis) async fn set_pause(broker: &RedisBroker, request: &SetPause
         b"SET" => Ok(()),
         b"PAST" => Err(request.past()),
         b"MANY" => Err(request.too_many()),
-        _ => Err(strange("an answer to a pause")),
+        _ => Err(unexpected_answer("an answer to a pause")),
     }
 }
 
@@ -34,7 +34,7 @@ pub(in crate::redis) async fn pauses(broker: &RedisBroker, queue: &str) -> Resul
     let mut values = array(broker.script(queue, &PAUSES, PAUSES.call(&broker.keys, queue)).await?)?.into_iter();
     let (now_ms, mut pauses) = (number(next(&mut values)?)?, Vec::new());
     while let Some(of) = values.next() {
-        let (of, record, parked) = (PauseOf::of_stored(&bytes(of)?), words(next(&mut values)?)?, number(next(&mut values)?)?);
+        let (of, record, parked) = (PauseOf::of_stored(&bytes(of)?), display_text(next(&mut values)?)?, number(next(&mut values)?)?);
         // Another program has left an invalid name.
         let Some(of) = of else { continue };
         let mut stored = StoredPause::new(of, Pause::of_stored(&record));

@@ -1,5 +1,5 @@
 -- Moves scheduled jobs and retries to the tail of the ready jobs before they are due.
---- include doors/back, people/note_due_and_hint
+--- include doors/return_jobs, people/update_due_and_hint
 
 -- Returns for each id: 0 not changed, 1 changed.
 local function promote_jobs(ids)
@@ -12,9 +12,9 @@ local function promote_jobs(ids)
       answers[at] = 1
     end
   end
-  if back(early, false) then
+  if return_to_ready(early, false) then
     opened = true
   end
-  note_due_and_hint()
+  update_due_and_hint()
   return answers
 end

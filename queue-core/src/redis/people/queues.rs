@@ -14,13 +14,13 @@ use crate::{
 };
 
 pub(in crate::redis) async fn queues(broker: &RedisBroker) -> Result<Vec<String>> {
-    let mut names = registered(broker).await?;
+    let mut names = list_registered(broker).await?;
     names.retain(|name| topic_at(name).is_none());
     Ok(names)
 }
 
 /// Everything with registrations: queues, and the addresses of topics.
-pub(in crate::redis) async fn registered(broker: &RedisBroker) -> Result<Vec<String>> {
+pub(in crate::redis) async fn list_registered(broker: &RedisBroker) -> Result<Vec<String>> {
     let registry = broker.keys.queues();
     // A producer reads the list together with its enqueue. It uses the same connection, so it needs
     // no second one.
@@ -33,7 +33,7 @@ pub(in crate::redis) async fn registered(broker: &RedisBroker) -> Result<Vec<Str
 impl RedisBroker {
     /// Adds a queue to the list, which is in a hash slot of its own. If the server is full, the
     /// worker continues without this.
-    pub(in crate::redis) async fn list_queue(&self, queue: &str, until: Option<Instant>) -> Result<()> {
+    pub(in crate::redis) async fn register_queue(&self, queue: &str, until: Option<Instant>) -> Result<()> {
         let registry = self.keys.queues();
         let ask = redis::cmd("SISMEMBER").arg(&registry).arg(queue).clone();
         let listed = self.servers.command_until(until, Purpose::Requests, &registry, &ask).await?;
@@ -47,10 +47,10 @@ impl RedisBroker {
     }
 
     /// Adds an existing queue to the list again, from which it may have been lost.
-    pub(in crate::redis) async fn list_again(&self, queue: &str) -> Result<()> {
+    pub(in crate::redis) async fn restore_registration(&self, queue: &str) -> Result<()> {
         match number::<i64>(self.read(queue, &self.keys.on("EXISTS", queue, Kind::Meta)).await?)? {
             0 => Ok(()),
-            _ => self.list_queue(queue, None).await,
+            _ => self.register_queue(queue, None).await,
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     address::JobId,
     broker::{BuryReason, Failure, GroupName, JobLimits, JobState, Priority, StoredJob, UniqueKey, Unreadable, snoozes_of},
     error::{Error, Result},
-    redis::values::{array, bytes, count, large_count, next, words},
+    redis::values::{array, bytes, count, display_text, large_count, next},
 };
 
 /// A failure as Lua packs it: time and text.
@@ -77,17 +77,17 @@ pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<Stored
         return Ok(None);
     }
     let mut values = array(value)?.into_iter();
-    let state: JobState = words(next(&mut values)?)?.parse().unwrap_or(JobState::Done);
+    let state: JobState = display_text(next(&mut values)?)?.parse().unwrap_or(JobState::Done);
     let mut record = StoredJob::new(id.clone(), state, bytes(next(&mut values)?)?);
     record.priority = u8::try_from(count(next(&mut values)?)).ok().and_then(Priority::from_number).unwrap_or_default();
     record.attempts = count(next(&mut values)?);
     record.crashes = count(next(&mut values)?);
     (record.snoozes, record.rate_limited, _) = snoozes_of(large_count(next(&mut values)?));
-    record.at_ms = words(next(&mut values)?)?.parse().ok();
-    record.receipt = Some(words(next(&mut values)?)?).filter(|receipt| !receipt.is_empty());
+    record.at_ms = display_text(next(&mut values)?)?.parse().ok();
+    record.receipt = Some(display_text(next(&mut values)?)?).filter(|receipt| !receipt.is_empty());
     record.failures =
         failures(&bytes(next(&mut values)?)?).unwrap_or_else(|problem| vec![Failure { at_ms: 0, message: problem.to_string() }]);
-    let note = words(next(&mut values)?)?;
+    let note = display_text(next(&mut values)?)?;
     match state {
         JobState::Dead => record.reason = BuryReason::from_name(&note),
         JobState::Parked => record.unreadable = Unreadable::of(&note),
@@ -98,7 +98,7 @@ pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<Stored
     // fuzz corpus has, end earlier.
     let until = values.next();
     if let (Some(unreadable), Some(until)) = (&mut record.unreadable, until) {
-        unreadable.until_ms = words(until)?.parse().unwrap_or_default();
+        unreadable.until_ms = display_text(until)?.parse().unwrap_or_default();
     }
     if let Some(Value::BulkString(key)) = values.next() {
         record.unique = key.get(..UniqueKey::BYTES).and_then(UniqueKey::from_bytes);
@@ -111,10 +111,10 @@ pub(in crate::redis) fn record(id: &JobId, value: Value) -> Result<Option<Stored
     }
     if let Some(rises) = values.next() {
         // The fraction only orders the rises of one millisecond.
-        record.rises_ms = words(rises)?.split('.').next().and_then(|ms| ms.parse().ok());
+        record.rises_ms = display_text(rises)?.split('.').next().and_then(|ms| ms.parse().ok());
     }
     if let Some(returned) = values.next() {
-        (record.returns, record.returned_ms) = returns_of(&words(returned)?);
+        (record.returns, record.returned_ms) = returns_of(&display_text(returned)?);
     }
     Ok(Some(record))
 }

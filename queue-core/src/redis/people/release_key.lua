@@ -6,7 +6,7 @@
 --- include script/prelude, script/clock, script/bits, doors/keys
 
 local id, upto = holder_of(ARGV[1])
-local answer = id and { id, upto and ms(upto) or '', next_for(ARGV[1]) or '' }
+local answer = id and { id, upto and ms(upto) or '', waiter_for_key(ARGV[1]) or '' }
 if id then
   local key, hold = key_in(call('HGET', K.keyed, id) or '')
   if key == ARGV[1] then
@@ -14,6 +14,6 @@ if id then
     -- again when it returns to a waiting state.
     put_rare('u', K.keyed, id, key .. hold .. '0')
   end
-  free_key(ARGV[1])
+  release_key(ARGV[1])
 end
 return answer

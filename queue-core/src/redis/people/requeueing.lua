@@ -1,5 +1,5 @@
 -- Moves dead, cancelled or expired jobs to the ready jobs, and clears their counters.
---- include doors/end, doors/back
+--- include doors/end, doors/return_jobs
 
 -- Restores the data of a cancelled or expired job from its record. False: the id has no such
 -- record. An id: that job holds its key.
@@ -11,24 +11,24 @@ local function restore_record(id)
   end
   if record.q then
     put_rare('u', K.keyed, id, record.q)
-    local other = younger(id)
+    local other = reacquire_key(id)
     if other then
       call('HDEL', K.keyed, id)
       return other
     end
   end
-  forget_record(id, packed)
+  delete_record(id, packed)
   if record.p then
     put_rare('p', K.priority, id, record.p)
   end
   if record.f then
     put_rare('f', K.errors, id, record.f)
   end
-  if is_odd(record.z) then
+  if is_odd_round(record.z) then
     put_rare('z', K.snoozes, id, ms(C.odd))
   end
   if record.g then
-    note_group(id, group_in(record.g), chain_in(record.g), record.c)
+    store_group_of(id, group_in(record.g), chain_in(record.g), record.c)
   end
   if record.d then
     call('HSET', K.given, id, record.d)
@@ -46,7 +46,7 @@ local function requeue_jobs(triples)
     if anew ~= '' and call('HGET', K.jobs, id) ~= triples[at + 2] then
       wanted = 3
     elseif call('ZSCORE', K.dead, id) then
-      wanted = has('u') and younger(id) or true
+      wanted = has('u') and reacquire_key(id) or true
       if wanted == true then
         remove_dead(id)
         clear_counts(id)
@@ -59,7 +59,7 @@ local function requeue_jobs(triples)
         may_have_tags = has('i')
         put_job(id, anew)
       end
-      woken = back({ id }, false) or woken
+      woken = return_to_ready({ id }, false) or woken
       count('requeued', 1)
     end
     answers[(at + 2) / 3] = wanted == true and 1 or wanted or 0

@@ -12,7 +12,7 @@
 --     'met': jobs in the order of this server. A job that stays in the place is returned, even if
 --       it moves within the place. The next cursor ('0' at the end), the life of this server, the
 --       number of examined jobs, then pairs of an id and the answer of `shown`.
---- include script/prelude, script/life, people/shown
+--- include script/prelude, script/incarnation, people/shown
 
 local HASHES = { jobs = K.jobs, active = K.active, held = K.held, records = K.records }
 local SETS = { scheduled = K.scheduled, retry = K.retry, dead = K.dead, parked = K.parked, line = K.line, lapsing = K.lapsing, holds = K.holds }
@@ -30,7 +30,7 @@ local function is_behind(one, other)
   return #one > #other
 end
 
-local function behind(set, score, last)
+local function rank_behind(set, score, last)
   local from = 0
   if score then
     from = call('ZCOUNT', set, '-inf', '(' .. score)
@@ -57,8 +57,8 @@ end
 -- Reads small pieces, the first with four entries, because each piece reads complete jobs with
 -- their results, including unwanted jobs. Each piece of a table from which most jobs were deleted
 -- has few entries.
-local function met(cursor, given_by)
-  local is_wanted, alive, examined, size, pieces = {}, life(), 0, 0, 0
+local function scan_piece(cursor, given_by)
+  local is_wanted, alive, examined, size, pieces = {}, incarnation(), 0, 0, 0
   for at = 6, #ARGV do
     is_wanted[ARGV[at]] = true
   end
@@ -73,7 +73,7 @@ local function met(cursor, given_by)
     cursor, pieces, examined = piece[1], pieces + 1, examined + #items / 2
     for at = 1, #items, 2 do
       local id = id_of(items[at], items[at + 1])
-      local job = shown(id)
+      local job = read_job(id)
       size = size + (job and bytes_of(job) or #items[at + 1])
       if job and is_wanted[job[1]] then
         answer[#answer + 1], answer[#answer + 2] = id, job
@@ -85,6 +85,6 @@ local function met(cursor, given_by)
 end
 
 if order == 'met' then
-  return met(ARGV[4], ARGV[5])
+  return scan_piece(ARGV[4], ARGV[5])
 end
-return behind(SETS[place], ARGV[4], ARGV[5])
+return rank_behind(SETS[place], ARGV[4], ARGV[5])

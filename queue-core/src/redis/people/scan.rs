@@ -21,7 +21,7 @@ use std::collections::{HashMap, hash_map::Entry};
 
 use serde::{Deserialize, Serialize};
 
-use super::{ended_from_records, jobs_from_records, listed, record, some_records, topic, until_and_id, without_tombstones};
+use super::{ended_from_records, first_records, in_states, jobs_from_records, record, topic, until_and_id, without_tombstones};
 use crate::{
     address::{JobId, subscription_at},
     broker::{JobState, MAX_BYTES, MAX_ITEMS, Scan, Scanned, StoredJob, place_of_bytes, place_to_bytes},
@@ -31,7 +31,7 @@ use crate::{
         RedisBroker, groups,
         keys::Kind,
         script::{SCAN, TAGGED},
-        values::{array, bytes, next, number, strange, text},
+        values::{array, bytes, next, number, text, unexpected_answer},
     },
 };
 
@@ -117,13 +117,13 @@ pub(in crate::redis) async fn scan(broker: &RedisBroker, request: &Scan) -> Resu
     let limit = request.limit.clamp(1, MAX_ITEMS);
     match &request.tag {
         _ if request.states.is_empty() => Ok(Scanned::default()),
-        Some((name, value)) => tagged(broker, request, name, value, limit).await,
-        None if request.includes_moved => met(broker, request, limit).await,
-        None => in_order(broker, request, limit).await,
+        Some((name, value)) => scan_tagged(broker, request, name, value, limit).await,
+        None if request.includes_moved => scan_unordered(broker, request, limit).await,
+        None => scan_in_order(broker, request, limit).await,
     }
 }
 
-async fn in_order(broker: &RedisBroker, request: &Scan, limit: usize) -> Result<Scanned> {
+async fn scan_in_order(broker: &RedisBroker, request: &Scan, limit: usize) -> Result<Scanned> {
     let (mut place, mut last) = match &request.after {
         None => (0, None),
         Some(bytes) => place_of_bytes::<(usize, Option<Last>)>(bytes)?,
@@ -155,7 +155,7 @@ async fn in_order(broker: &RedisBroker, request: &Scan, limit: usize) -> Result<
     Ok(Scanned::new(jobs, None))
 }
 
-fn places_met(request: &Scan) -> Vec<&'static str> {
+fn unordered_places(request: &Scan) -> Vec<&'static str> {
     if request.scans_whole_queue() {
         return vec!["jobs"];
     }
@@ -164,23 +164,23 @@ fn places_met(request: &Scan) -> Vec<&'static str> {
 
 /// Jobs in the order of this server. A position has the name of a place, a cursor, and the life of
 /// the server that has returned the cursor.
-async fn met(broker: &RedisBroker, request: &Scan, limit: usize) -> Result<Scanned> {
-    let places = places_met(request);
-    let Some(bytes) = &request.after else { return Ok(met_at(broker, request, limit, &places, (0, 0, "")).await?.0) };
+async fn scan_unordered(broker: &RedisBroker, request: &Scan, limit: usize) -> Result<Scanned> {
+    let places = unordered_places(request);
+    let Some(bytes) = &request.after else { return Ok(scan_step(broker, request, limit, &places, (0, 0, "")).await?.0) };
     let (place, cursor, life): (String, u64, String) = place_of_bytes(bytes)?;
     let at = places
         .iter()
         .position(|known| *known == place)
         .ok_or_else(|| Error::invalid("cursor", place, "is not a valid cursor; start without one"))?;
-    match met_at(broker, request, limit, &places, (at, cursor, &life)).await? {
+    match scan_step(broker, request, limit, &places, (at, cursor, &life)).await? {
         // On another server, a job may have returned to an earlier place.
-        (_, alive) if at > 0 && alive != life => Ok(met_at(broker, request, limit, &places, (0, 0, "")).await?.0),
+        (_, alive) if at > 0 && alive != life => Ok(scan_step(broker, request, limit, &places, (0, 0, "")).await?.0),
         (found, _) => Ok(found),
     }
 }
 
 /// One step from this cursor on, and the life of the server.
-async fn met_at(
+async fn scan_step(
     broker: &RedisBroker,
     request: &Scan,
     limit: usize,
@@ -194,7 +194,7 @@ async fn met_at(
     }
     let mut values = array(broker.script(&request.queue, &SCAN, call).await?)?.into_iter();
     let (cursor, life, examined) = (text(next(&mut values)?)?, text(next(&mut values)?)?, number(next(&mut values)?)?);
-    let cursor: u64 = cursor.parse().map_err(|_| strange("a cursor"))?;
+    let cursor: u64 = cursor.parse().map_err(|_| unexpected_answer("a cursor"))?;
     let mut jobs = Vec::new();
     while let Some(id) = values.next() {
         let (id, job) = (bytes(id)?, next(&mut values)?);
@@ -202,7 +202,7 @@ async fn met_at(
         let Ok(id) = JobId::from_bytes(&id) else { continue };
         if let Some(mut job) = record(&id, job)? {
             if subscription_at(&request.queue).is_some() {
-                job.envelope = topic::readable(&job.envelope).into_owned();
+                job.envelope = topic::with_messagepack_payload(&job.envelope).into_owned();
             }
             jobs.push(job.listed());
         }
@@ -230,7 +230,7 @@ async fn part(broker: &RedisBroker, queue: &str, at: Where, last: Option<&Last>,
 /// Jobs that have a tag, by the index of tags. A position is the last id. In a scan that includes
 /// moving jobs it also has the life of the server, because another server may lack changes of the
 /// jobs before it.
-async fn tagged(broker: &RedisBroker, request: &Scan, name: &str, value: &str, limit: usize) -> Result<Scanned> {
+async fn scan_tagged(broker: &RedisBroker, request: &Scan, name: &str, value: &str, limit: usize) -> Result<Scanned> {
     let movers = request.includes_moved;
     let last = request.after.as_deref().map(|place| match movers {
         true => place_of_bytes::<(Vec<u8>, String)>(place),
@@ -251,7 +251,7 @@ async fn tagged(broker: &RedisBroker, request: &Scan, name: &str, value: &str, l
     // Values that are not ids are left for the auditor.
     let known = |members: &[Vec<u8>]| members.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect::<Vec<JobId>>();
     let ids = known(&members);
-    let records = some_records(broker, &request.queue, &ids).await?;
+    let records = first_records(broker, &request.queue, &ids).await?;
     let is_cut = records.len() < ids.len();
     if let Some(first_left) = ids.get(records.len()) {
         members.truncate(members.iter().position(|id| id.as_slice() == first_left.as_bytes()).unwrap_or(members.len()));
@@ -260,7 +260,7 @@ async fn tagged(broker: &RedisBroker, request: &Scan, name: &str, value: &str, l
     let mut jobs = jobs_from_records(&request.queue, &ids, records)?;
     jobs.retain(|job| is_tagged(&job.envelope, name, value));
     let with_place = |job: StoredJob| place(job.id.as_bytes()).map(|place| (job, place));
-    let jobs = listed(jobs, &request.states).into_iter().map(with_place).collect::<Result<_>>()?;
+    let jobs = in_states(jobs, &request.states).into_iter().map(with_place).collect::<Result<_>>()?;
     Ok(Scanned { of: (last.is_none() && request.counts).then_some(of), ..Scanned::new(jobs, next).with_examined(members.len() as u64) })
 }
 
@@ -278,7 +278,7 @@ async fn jobs_of(
         Where::Ended => elements.iter().map(|line| Some(until_and_id(line).1.to_vec())).collect(),
         Where::List(kind) => without_tombstones(broker, queue, kind, elements.clone()).await?,
         Where::Line => elements.iter().map(|member| groups::id_in(member)).collect(),
-        Where::Set(Kind::Parked) => elements.iter().map(|member| Some(behind(member.clone(), 0))).collect(),
+        Where::Set(Kind::Parked) => elements.iter().map(|member| Some(with_byte(member.clone(), 0))).collect(),
         Where::Set(_) | Where::Hash(_) => elements.iter().cloned().map(Some).collect(),
     };
     let (mut of_id, mut unlike, mut lines) = (HashMap::new(), Vec::new(), Vec::new());
@@ -298,7 +298,7 @@ async fn jobs_of(
             lines.push(place);
         }
     }
-    let records = some_records(broker, queue, &unlike).await?;
+    let records = first_records(broker, queue, &unlike).await?;
     let cut = if records.len() < unlike.len() { lines.get(records.len() - 1).cloned() } else { None };
     let jobs = match at {
         Where::Ended => {
@@ -312,12 +312,12 @@ async fn jobs_of(
         }
         _ => jobs_from_records(queue, &unlike, records)?,
     };
-    let jobs = listed(jobs, states).into_iter().filter_map(|job| Some((of_id.remove(&job.id)?, job))).map(|(place, job)| (job, place));
+    let jobs = in_states(jobs, states).into_iter().filter_map(|job| Some((of_id.remove(&job.id)?, job))).map(|(place, job)| (job, place));
     Ok((jobs.collect(), cut))
 }
 
 /// The bytes after the first occurrence of a byte.
-pub(super) fn behind(mut bytes: Vec<u8>, byte: u8) -> Vec<u8> {
+pub(super) fn with_byte(mut bytes: Vec<u8>, byte: u8) -> Vec<u8> {
     let at = bytes.iter().position(|other| *other == byte).map_or(0, |at| at + 1);
     bytes.drain(..at);
     bytes
@@ -332,7 +332,7 @@ async fn list(broker: &RedisBroker, queue: &str, kind: Kind, last: Option<&Last>
         let n = upto - from + room as u64;
         let window = range(broker, queue, kind, from, n).await?;
         // The element before it may have left the head.
-        let is_last = |at: &usize| match before(&window, *at) {
+        let is_last = |at: &usize| match previous_element(&window, *at) {
             Some(before) => last.before.as_deref() == Some(before),
             None => from == 0,
         };
@@ -344,7 +344,9 @@ async fn list(broker: &RedisBroker, queue: &str, kind: Kind, last: Option<&Last>
         let (elements, mut next) = of_list(&window, from, begin, room);
         if next.is_none() && window.len() as u64 == n {
             // The list continues after the window.
-            next = window.last().map(|end| Last::at(from + n - 1, end.clone(), before(&window, window.len() - 1).map(<[u8]>::to_vec)));
+            next = window
+                .last()
+                .map(|end| Last::at(from + n - 1, end.clone(), previous_element(&window, window.len() - 1).map(<[u8]>::to_vec)));
         }
         return Ok((elements, next));
     }
@@ -352,7 +354,7 @@ async fn list(broker: &RedisBroker, queue: &str, kind: Kind, last: Option<&Last>
 }
 
 /// The element before one.
-fn before(window: &[Vec<u8>], at: usize) -> Option<&[u8]> {
+fn previous_element(window: &[Vec<u8>], at: usize) -> Option<&[u8]> {
     Some(&**window.get(at.checked_sub(1)?)?)
 }
 
@@ -360,7 +362,7 @@ fn before(window: &[Vec<u8>], at: usize) -> Option<&[u8]> {
 /// list.
 fn of_list(window: &[Vec<u8>], from: u64, begin: usize, room: usize) -> Part {
     let end = window.len().min(begin + room);
-    let at = |at: usize| Last::at(from + at as u64, window[at].clone(), before(window, at).map(<[u8]>::to_vec));
+    let at = |at: usize| Last::at(from + at as u64, window[at].clone(), previous_element(window, at).map(<[u8]>::to_vec));
     let elements: Vec<Last> = (begin..end).map(at).collect();
     let last = elements.last().filter(|_| elements.len() == room).cloned();
     (elements, last)
@@ -404,7 +406,7 @@ mod tests {
 
     #[test]
     fn all_jobs_are_gone_through_for_those_that_move() {
-        let places = |states: &[JobState]| places_met(&Scan::new("q", states, 1).including_moved());
+        let places = |states: &[JobState]| unordered_places(&Scan::new("q", states, 1).including_moved());
         assert_eq!(places(&[JobState::Dead, JobState::Ready]), ["jobs"]);
         assert_eq!(places(&[JobState::Cancelled, JobState::Done, JobState::Scheduled, JobState::Retry]), ["records", "retry", "scheduled"]);
     }

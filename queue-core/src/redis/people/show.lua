@@ -5,7 +5,7 @@
 
 local answers, size = {}, 0
 for at, id in ipairs(ARGV) do
-  local job = shown(id)
+  local job = read_job(id)
   answers[at], size = job, size + (job and bytes_of(job) or 0)
   if size >= C.max_bytes then
     break

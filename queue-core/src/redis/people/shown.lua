@@ -8,7 +8,7 @@ local function bytes_of(job)
   return #job[2] + #job[9] + #job[11]
 end
 
-local function shown(id)
+local function read_job(id)
   local body = call('HGET', K.jobs, id)
   if not body then
     return false

@@ -18,7 +18,7 @@ end
 
 -- The time since which a job of a list, or of the line of a group, could start. nil if unknown: the
 -- job is gone, has waited for another time meanwhile, or its task repeats.
-local function since_of(id, list)
+local function startable_since(id, list)
   local envelope = call('HGET', K.jobs, id)
   if
     not envelope or #envelope < 9 or byte(envelope) ~= 1 or (list and call('HGET', K.tombstones, id .. list)) or call('HGET', K.attempts, id)
@@ -49,7 +49,7 @@ end
 
 -- The time since which the oldest ready job of a group could start. Of each priority, the first
 -- jobs of its first chains are examined.
-local function oldest_of(group)
+local function oldest_startable_since(group)
   local oldest = nil
   for digit = 0, 3 do
     local from = '[' .. group .. digit
@@ -58,7 +58,7 @@ local function oldest_of(group)
       local chain = members[1] and chain_of(members[1])
       for _, member in ipairs(members) do
         local _, id, _, its_chain = parts_of(member)
-        local since = its_chain == chain and since_of(id)
+        local since = its_chain == chain and startable_since(id)
         if since or its_chain ~= chain then
           oldest = since and math.min(oldest or since, since) or oldest
           break

@@ -17,7 +17,7 @@ local bits = nil
 local oldest = nil
 for list, key in pairs({ ['0'] = K.ready0, ['1'] = K.ready1, ['2'] = K.ready2, ['3'] = K.ready3 }) do
   for _, id in ipairs(call('LRANGE', key, 0, C.heads - 1)) do
-    local since = since_of(id, list)
+    local since = startable_since(id, list)
     if since then
       oldest = math.min(oldest or since, since)
       break
@@ -31,7 +31,7 @@ local lined = call('ZCARD', K.line)
 if lined > 0 then
   local seen, left, behind = {}, C.heads, '(' .. NO_GROUP .. '\255'
   local function read_age(group)
-    local since = not seen[group] and oldest_of(group)
+    local since = not seen[group] and oldest_startable_since(group)
     oldest, seen[group] = since and math.min(oldest or since, since) or oldest, true
   end
   for _, group in ipairs(call('ZRANGE', K.next, 0, C.heads - 1)) do

@@ -6,12 +6,12 @@
 -- ARGV[5]  life   the life of the server that has returned this id; omitted if the id is valid on
 --                 any server
 -- Returns: the number of jobs with the tag, the life of this server if one was passed, and the ids
---- include script/prelude, script/life, doors/tags
+--- include script/prelude, script/incarnation, doors/tags
 
 local digest = digest_of_tag(ARGV[1], ARGV[2])
 -- No id begins with this byte.
 local upto = '(' .. digest .. '\255'
-local alive = ARGV[5] and life() or ''
+local alive = ARGV[5] and incarnation() or ''
 local from = (ARGV[4] == '' or alive ~= (ARGV[5] or '')) and '[' .. digest or '(' .. digest .. ARGV[4]
 local found = { call('ZLEXCOUNT', K.tags, '[' .. digest, upto), alive }
 for _, member in ipairs(call('ZRANGEBYLEX', K.tags, from, upto, 'LIMIT', 0, ARGV[3])) do

@@ -22,8 +22,8 @@ for _, name in ipairs(call('ZRANGEBYSCORE', K.ticks, '-inf', ms(now), 'LIMIT', 0
     later[2 * at - 1], later[2 * at] = ms(now + ARGV[2]), name
   end
 end
-many('ZADD', K.ticks, later)
-many('ZREM', K.ticks, gone)
+call_in_pieces('ZADD', K.ticks, later)
+call_in_pieces('ZREM', K.ticks, gone)
 local first = call('ZRANGE', K.ticks, '0', '0', 'WITHSCORES')[2]
 local next_due = first and whole(first) < FOREVER and ms(whole(first) * 1000) or ''
 return { ms(micros), next_due, names, definitions, states }

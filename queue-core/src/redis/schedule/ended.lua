@@ -6,7 +6,7 @@
 -- Jobs that have ended and were to be cancelled. Their lanes are no longer notified.
 local was_stopped = {}
 
-local function note_run(state, run, how)
+local function record_run_end(state, run, how)
   for _, known in ipairs(type(state.o) == 'table' and state.o or {}) do
     if type(known) == 'table' and known[1] == run then
       known[4], known[5] = how, now
@@ -14,7 +14,7 @@ local function note_run(state, run, how)
   end
 end
 
-local function note_paused(state)
+local function record_schedule_pause(state)
   state.p = ms(state.d) .. ' of its jobs died in a row'
   local events = type(state.e) == 'table' and state.e or {}
   events[#events + 1] = { now, 'paused', 0, 0, state.d }
@@ -25,17 +25,17 @@ local function note_paused(state)
 end
 
 -- Updates the state of a schedule when one of its jobs has ended in this state, or is parked.
-local function tick_ended(name, run, how)
+local function record_tick_end(name, run, how)
   local state = unpacked(call('HGET', K.states, name))
   if not state then
     return
   end
-  note_run(state, run, how)
+  record_run_end(state, run, how)
   local was_paused = state.p
   if how == 'dead' then
     state.d = whole(state.d) + 1
     if whole(state.x) > 0 and state.d >= whole(state.x) and not state.p then
-      note_paused(state)
+      record_schedule_pause(state)
       call('ZADD', K.ticks, ms(FOREVER), name)
     end
   elseif how == 'done' then
@@ -52,7 +52,7 @@ local function tick_ended(name, run, how)
 end
 
 -- Records that jobs have ended or are parked. A parked job may still end.
-local function end_ticks(ids, how)
+local function record_tick_ends(ids, how)
   if not has('s') or #ids == 0 then
     return
   end
@@ -65,7 +65,7 @@ local function end_ticks(ids, how)
         if how ~= 'parked' then
           call('HDEL', K.ticked, some[at])
         end
-        tick_ended(name, tonumber(run), how)
+        record_tick_end(name, tonumber(run), how)
       end
     end
   end

@@ -19,7 +19,7 @@ use crate::{
             CHANGE_SCHEDULE, DUE_SCHEDULES, SCHEDULES, SET_SCHEDULE, Script,
             bits::{Bit, Bits},
         },
-        values::{array, bytes, ms, next, number, strange, text},
+        values::{array, bytes, ms, next, number, text, unexpected_answer},
     },
 };
 
@@ -30,11 +30,11 @@ pub(in crate::redis) async fn due(broker: &RedisBroker, queue: &str, limit: usiz
     let now_us: i64 = number(next(&mut values)?)?;
     let next_us = text(next(&mut values)?)?.parse::<i64>().ok();
     let next_due = next_us.map(|at| Duration::from_micros(u64::try_from(at.saturating_sub(now_us)).unwrap_or(0)));
-    Ok(DueSchedules::new(now_us / 1000, stored(&mut values)?, next_due))
+    Ok(DueSchedules::new(now_us / 1000, parse_schedules(&mut values)?, next_due))
 }
 
 /// Names, definitions and states. Incomplete entries and invalid names are left out.
-fn stored(values: &mut impl Iterator<Item = Value>) -> Result<Vec<StoredSchedule>> {
+fn parse_schedules(values: &mut impl Iterator<Item = Value>) -> Result<Vec<StoredSchedule>> {
     let (names, definitions, states) = (array(next(values)?)?, array(next(values)?)?, array(next(values)?)?);
     let mut stored = Vec::with_capacity(names.len());
     for ((name, definition), state) in names.into_iter().zip(definitions).zip(states) {
@@ -71,7 +71,7 @@ pub(in crate::redis) async fn list(broker: &RedisBroker, queue: &str, which: &Sc
         names.truncate(limit);
     }
     let mut rest = [Value::Array(names)].into_iter().chain(values);
-    Ok(SchedulePage::new(now_ms, stored(&mut rest)?, following))
+    Ok(SchedulePage::new(now_ms, parse_schedules(&mut rest)?, following))
 }
 
 pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetSchedule) -> Result<ScheduleAnswer> {
@@ -100,17 +100,17 @@ pub(in crate::redis) async fn set(broker: &RedisBroker, request: &SetSchedule) -
         call.arg(tick.job.limits.as_ref().map_or(1, |limits| limits.cost));
     }
     if request.expected.is_none() && request.set.is_some() {
-        broker.list_queue(&request.queue, None).await?;
+        broker.register_queue(&request.queue, None).await?;
     }
     let answer = broker.servers.script(Purpose::Heartbeats, &request.queue, script, call).await?;
     if !request.jobs.is_empty() {
-        broker.announcements.expect(&request.queue);
+        broker.announcements.expect_work(&request.queue);
     }
     match &*bytes(answer)? {
         b"STALE" => Ok(ScheduleAnswer::Stale),
         b"MOVED" => Ok(ScheduleAnswer::Moved),
         digits if digits.len() == request.jobs.len() => Ok(ScheduleAnswer::Set(digits.iter().map(|digit| *digit == b'1').collect())),
-        _ => Err(strange("an answer to a change of a schedule")),
+        _ => Err(unexpected_answer("an answer to a change of a schedule")),
     }
 }
 

@@ -15,7 +15,7 @@
 -- Returns: 'STALE', 'MOVED', or a digit per job: 1 if it was stored, or 0
 -- Errors: BEHIND, FEATURE, SCHEMA
 -- Events: hint, hint_tick, hint_ended, transitions
---- include script/prelude, script/clock, script/bits, script/guard, doors/settle, doors/end, doors/back, doors/tags, script/first_due
+--- include script/prelude, script/clock, script/bits, script/guard, doors/settle, doors/end, doors/return_jobs, doors/tags, script/first_due
 
 local name = ARGV[1]
 if math.abs(now - ARGV[2]) > C.clock_moved then
@@ -51,7 +51,7 @@ if ARGV[7] ~= '' and tonumber(first[2]) >= tonumber(ARGV[7]) then
 end
 
 -- Whether a backfill or an operator has made a job with this id lately. Also remembers the id.
-local function is_remembered(id)
+local function remember_made_id(id)
   if whole(call('ZSCORE', K.backfilled, id) or '') > now - C.remembered_ms then
     return true
   end
@@ -62,7 +62,7 @@ end
 local answers, bodies, stored, ticked, seen = {}, {}, {}, {}, {}
 for at = 11, #ARGV, 8 do
   local id, envelope, priority = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  local known = seen[id] or ARGV[at + 4] == '1' and is_remembered(id) or call('HEXISTS', K.jobs, id) == 1
+  local known = seen[id] or ARGV[at + 4] == '1' and remember_made_id(id) or call('HEXISTS', K.jobs, id) == 1
   seen[id] = true
   answers[#answers + 1] = known and '0' or '1'
   if not known then
@@ -73,7 +73,7 @@ for at = 11, #ARGV, 8 do
       put_rare('p', K.priority, id, priority)
     end
     if ARGV[at + 5] ~= '' or ARGV[at + 6] ~= '' then
-      note_group(id, ARGV[at + 5] ~= '' and ARGV[at + 5] or nil, ARGV[at + 6] ~= '' and ARGV[at + 6] or nil, ARGV[at + 7])
+      store_group_of(id, ARGV[at + 5] ~= '' and ARGV[at + 5] or nil, ARGV[at + 6] ~= '' and ARGV[at + 6] or nil, ARGV[at + 7])
     end
   end
 end
@@ -84,7 +84,7 @@ if #stored > 0 then
   end
   may_have_tags = string.find(ARGV[10], 'i', 1, true) ~= nil
   put_jobs(bodies)
-  put_all(K.ticked, ticked)
+  set_fields(K.ticked, ticked)
   if push(stored, false) then
     hint()
   end
@@ -93,18 +93,18 @@ end
 
 -- A waiting job is cancelled now. A running job is cancelled at its ending: it keeps its receipt
 -- until then, and its lane is notified.
-local function stop(id)
+local function cancel_job(id)
   local entry, receipt = call('HGET', K.ticked, id), call('HGET', K.active, id)
   if not entry then
     return
   end
   if not receipt then
     remove_waiting(id)
-    end_unrun(id, 'cancelled', C.stopped)
+    end_without_run(id, 'cancelled', C.stopped)
     update_due()
     return
   end
-  put(K.ticked, id, (string.gsub(entry, '^(%d+):', '%1!')))
+  set_field(K.ticked, id, (string.gsub(entry, '^(%d+):', '%1!')))
   local lane = lane_of(receipt)
   if lane and call('HEXISTS', K.lanes, lane) == 1 then
     local cancelled = unpacked_pairs(call('HGET', K.gone, lane))
@@ -115,6 +115,6 @@ local function stop(id)
   end
 end
 if ARGV[9] ~= '' then
-  stop(ARGV[9])
+  cancel_job(ARGV[9])
 end
 return table.concat(answers)

@@ -18,7 +18,7 @@ local due = head[3] and string.match(head[3], '^%d+$') and whole(head[3])
 --- include script/has
 
 -- Records that a job is due at this time.
-local function due_by(at)
+local function note_next_due(at)
   if due and at < due then
     due = at
     call('HSET', K.meta, 'due', ms(due))

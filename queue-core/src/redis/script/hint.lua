@@ -29,6 +29,6 @@ end
 -- Notifies workers that a program watches a job, or that running jobs were cancelled. For a watched
 -- job, workers submit the result even if the job is not kept. For cancelled jobs, they send a
 -- heartbeat at once.
-local function hint_watch()
+local function hint_lanes()
   redis.pcall('SPUBLISH', string.sub(K.meta, 1, -5) .. 'hint', '&')
 end

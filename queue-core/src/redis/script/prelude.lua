@@ -15,7 +15,7 @@ local LONG = '-----------------------------------------------------------------'
 
 -- Writes pairs of a field and a value into a hash that is stored as a table. Returns the number of
 -- new fields.
-local function put_all(key, pairs_)
+local function set_fields(key, pairs_)
   local new = 0
   for from = 1, #pairs_, PIECE do
     new = new + call('HSET', key, pairs_[from], LONG, unpack(pairs_, from, math.min(from + PIECE - 1, #pairs_)))

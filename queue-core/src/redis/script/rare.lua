@@ -4,10 +4,10 @@
 
 local function put_rare(bit, key, field, value)
   set_bit(bit)
-  put(key, field, value)
+  set_field(key, field, value)
 end
 
 -- Adds to a counter of a job.
-local function one_more(bit, key, id, more)
+local function increment_count(bit, key, id, more)
   put_rare(bit, key, id, ms(whole(call('HGET', key, id)) + (more or 1)))
 end

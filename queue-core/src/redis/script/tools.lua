@@ -1,13 +1,13 @@
 -- Functions that most scripts use.
 
 -- The time after a delay. It is rounded up to a whole millisecond, so that no job starts early.
-local function after(delay)
+local function time_after_delay(delay)
   delay = tonumber(delay)
   return delay > 0 and math.ceil(micros / 1000) + delay or now
 end
 
 -- Calls a variadic command with the elements of a list, in pieces. Returns the last answer.
-local function many(command, key, list)
+local function call_in_pieces(command, key, list)
   local answer = nil
   for from = 1, #list, PIECE do
     answer = call(command, key, unpack(list, from, math.min(from + PIECE - 1, #list)))
@@ -15,7 +15,7 @@ local function many(command, key, list)
   return answer
 end
 
-local function put(key, field, value)
+local function set_field(key, field, value)
   call('HSET', key, field, LONG, field, value)
 end
 

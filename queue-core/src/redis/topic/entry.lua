@@ -21,7 +21,7 @@ end
 
 -- An id in the form of a UUIDv7 that is unique in the log, the time of the entry, and whether both
 -- fit into such an id.
-local function made_id(entry)
+local function job_id_of_entry(entry)
   local at, seq = string.match(entry, '^(%d+)%-(%d+)$')
   at, seq = tonumber(at), tonumber(seq)
   if at < 2 ^ 48 and seq < FOREVER then
@@ -46,6 +46,6 @@ local function read_entry(entry)
   if fields.id and is_id(fields.id) then
     return fields.id, math.min(tonumber(string.match(entry[1], '^%d+')), 2 ^ 48 - 1), fields, size, true
   end
-  local id, at, fits = made_id(entry[1])
+  local id, at, fits = job_id_of_entry(entry[1])
   return id, at, fields, size, fits
 end

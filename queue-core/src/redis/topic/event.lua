@@ -3,7 +3,7 @@
 --- include topic/entry, doors/tags, script/guard
 
 -- The MessagePack header of binary data of this length.
-local function head_of(length)
+local function binary_header(length)
   if length < 256 then
     return '\196' .. string.char(length)
   elseif length < 65536 then
@@ -71,7 +71,7 @@ local function envelope_of(kind, at, payload, headers, tags)
   if tags then
     fields, rest = fields + 1, rest .. '\161g' .. tags
   end
-  return kind.head .. time_of(at) .. string.char(fields) .. '\161p' .. head_of(#payload) .. payload .. rest
+  return kind.head .. time_of(at) .. string.char(fields) .. '\161p' .. binary_header(#payload) .. payload .. rest
 end
 
 local function is_name(event)
@@ -111,7 +111,7 @@ end
 
 -- Makes jobs of entries, except of those that the subscription skips. Returns the ids to push, and
 -- the size of the entries in bytes.
-local function take(entries, of)
+local function make_jobs(entries, of)
   local types, known, kinds = of.types, {}, {}
   for event in string.gmatch(types, '[^,]+') do
     known[event] = true
@@ -144,7 +144,7 @@ local function take(entries, of)
         ids[#ids + 1] = id
         local group = fields.key
         if group and group ~= '' and #group <= 256 then
-          note_group(id, bytes_of(#group, 2) .. group)
+          store_group_of(id, bytes_of(#group, 2) .. group)
         end
       end
     end

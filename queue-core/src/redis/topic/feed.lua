@@ -15,7 +15,7 @@ end
 
 -- The number of jobs that could start. An eligible group counts as one job. Suspects do not count,
 -- because a worker runs only one of them at a time. Tombstones are subtracted.
-local function startable()
+local function count_startable()
   local plain = math.min(call('LLEN', K.suspect) - call('HLEN', K.tombstones), 0)
   for _, list in ipairs({ K.ready0, K.ready1, K.ready2, K.ready3 }) do
     plain = plain + call('LLEN', list)
@@ -24,12 +24,12 @@ local function startable()
 end
 
 -- Most turns of a busy worker end here, because enough jobs were read ahead.
-local ready = startable()
+local ready = count_startable()
 if ready > wanted then
   return 1
 end
 return (function()
---- include doors/end, doors/back, doors/ready, topic/subscription, topic/event
+--- include doors/end, doors/return_jobs, doors/ready, topic/subscription, topic/event
 local of = subscription_of(name)
 if not of or of.token then
   return 0
@@ -41,7 +41,7 @@ end
 local taken = call('HLEN', K.jobs) - call('HLEN', K.records) - call('ZCARD', K.dead)
 local read, bytes, enqueued, more, woken = 0, 0, 0, false, false
 while true do
-  local room = math.min(C.most_taken - taken, wanted - startable(), C.trim_step - read)
+  local room = math.min(C.most_taken - taken, wanted - count_startable(), C.trim_step - read)
   if room <= 0 or bytes >= C.max_bytes then
     -- If it has taken the largest number of jobs, only an ending makes room.
     more = taken < C.most_taken
@@ -54,7 +54,7 @@ while true do
     if read == 0 then
       count_lost(of, length_of_log())
     end
-    local stored, size = take(entries, of)
+    local stored, size = make_jobs(entries, of)
     woken = push(stored, false) or woken
     read, bytes, taken, enqueued = read + #entries, bytes + size, taken + #stored, enqueued + #stored
     of.cursor = entries[#entries][1]

@@ -7,7 +7,7 @@ use crate::{codec, envelope::Envelope};
 /// The envelope of a job with its payload in MessagePack. Another program may have added the
 /// payload as JSON, which a script cannot translate without loss. A payload that cannot be
 /// translated stays as it is, and the handler cannot read it.
-pub(in crate::redis) fn readable(envelope: &[u8]) -> Cow<'_, [u8]> {
+pub(in crate::redis) fn with_messagepack_payload(envelope: &[u8]) -> Cow<'_, [u8]> {
     // A payload of this library is a map and never begins with this byte.
     const JSON: u8 = b'{';
     let translated = || {
@@ -25,7 +25,7 @@ mod tests {
 
     fn payload_of(payload: &[u8]) -> Vec<u8> {
         let envelope = Envelope::new("OrderPaid", payload).encode().unwrap();
-        Envelope::decode(&readable(&envelope)).unwrap().payload.to_vec()
+        Envelope::decode(&with_messagepack_payload(&envelope)).unwrap().payload.to_vec()
     }
 
     #[test]
@@ -36,6 +36,6 @@ mod tests {
         for payload in [&b"\x80"[..], b"{broken", b""] {
             assert_eq!(payload_of(payload), payload);
         }
-        assert_eq!(&*readable(b"no envelope"), b"no envelope");
+        assert_eq!(&*with_messagepack_payload(b"no envelope"), b"no envelope");
     }
 }

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use redis::{Cmd, Value};
 
-pub(in crate::redis) use self::{foreign::readable, rewind::rewind};
+pub(in crate::redis) use self::{foreign::with_messagepack_payload, rewind::rewind};
 use crate::{
     address::{JobId, check_name, subscription_at, topic_address, topic_at},
     broker::{
@@ -25,7 +25,7 @@ use crate::{
         keys::{Keys, Kind},
         people,
         script::{FEED, PUBLISH, SUBSCRIBE, Script, TOPIC, TRIM_TOPIC},
-        values::{array, bytes, ms, next, number, strange, text, words},
+        values::{array, bytes, display_text, ms, next, number, text, unexpected_answer},
     },
 };
 
@@ -84,21 +84,21 @@ pub(in crate::redis) async fn feed(broker: &RedisBroker, turn: &Turn) -> bool {
 pub(in crate::redis) async fn subscribe(broker: &RedisBroker, request: &Subscribe) -> Result<bool> {
     request.check()?;
     let address = topic_address(&request.topic);
-    broker.list_queue(&address, None).await?;
+    broker.register_queue(&address, None).await?;
     let mut call = SUBSCRIBE.call(&broker.keys, &address);
     call.arg(&*request.name).arg(request.begin.stored()).arg(request.types.join(",")).arg(request.unknown.map_or("", Unknown::name));
     Ok(number::<i64>(broker.script(&address, &SUBSCRIBE, call).await?)? == 1)
 }
 
 pub(in crate::redis) async fn unsubscribe(broker: &RedisBroker, topic: &str, subscription: &str) -> Result<bool> {
-    let address = checked(topic)?;
+    let address = check_topic(topic)?;
     let mut command = broker.keys.on("HDEL", &address, Kind::Subscriptions);
     command.arg(subscription);
     Ok(number::<i64>(broker.read(&address, &command).await?)? == 1)
 }
 
 pub(in crate::redis) async fn set_retention(broker: &RedisBroker, topic: &str, retention: Retention) -> Result<()> {
-    let address = checked(topic)?;
+    let address = check_topic(topic)?;
     retention.check()?;
     let changed = [("age", retention.age.map(ms)), ("count", retention.count), ("bytes", retention.bytes), ("lag", retention.lag.map(ms))];
     let mut command = broker.keys.on("HSET", &address, Kind::Topic);
@@ -108,46 +108,48 @@ pub(in crate::redis) async fn set_retention(broker: &RedisBroker, topic: &str, r
     if retention == Retention::default() {
         return Ok(());
     }
-    broker.list_queue(&address, None).await?;
+    broker.register_queue(&address, None).await?;
     broker.read(&address, &command).await.map(drop)
 }
 
 pub(in crate::redis) async fn trim(broker: &RedisBroker, topic: &str) -> Result<Trimmed> {
-    let address = checked(topic)?;
+    let address = check_topic(topic)?;
     let mut values = array(broker.script(&address, &TRIM_TOPIC, TRIM_TOPIC.call(&broker.keys, &address)).await?)?.into_iter();
     let (gone, lost) = (number(next(&mut values)?)?, number(next(&mut values)?)?);
     Ok(Trimmed::new(gone, lost, number::<i64>(next(&mut values)?)? == 1))
 }
 
 pub(in crate::redis) async fn list(broker: &RedisBroker) -> Result<Vec<String>> {
-    let listed = people::registered(broker).await?;
+    let listed = people::list_registered(broker).await?;
     Ok(listed.iter().filter_map(|address| topic_at(address)).map(str::to_owned).collect())
 }
 
 pub(in crate::redis) async fn show(broker: &RedisBroker, topic: &str) -> Result<Option<StoredTopic>> {
-    let address = checked(topic)?;
+    let address = check_topic(topic)?;
     let mut values = array(broker.script(&address, &TOPIC, TOPIC.call(&broker.keys, &address)).await?)?.into_iter();
     let mut stored = StoredTopic::new(topic, number(next(&mut values)?)?);
     stored.entries = number(next(&mut values)?)?;
     stored.added = number(next(&mut values)?)?;
     stored.bytes = number(next(&mut values)?)?;
     // No entry can have a larger id.
-    stored.is_closed = words(next(&mut values)?)? == format!("{0}-{0}", u64::MAX);
-    stored.first_ms = time_of(&words(next(&mut values)?)?);
-    let mut setting = || Ok::<_, Error>(words(next(&mut values)?)?.parse::<u64>().ok());
+    stored.is_closed = display_text(next(&mut values)?)? == format!("{0}-{0}", u64::MAX);
+    stored.first_ms = time_of(&display_text(next(&mut values)?)?);
+    let mut setting = || Ok::<_, Error>(display_text(next(&mut values)?)?.parse::<u64>().ok());
     let (age, count, lag, bytes) = (setting()?, setting()?, setting()?, setting()?);
     stored.retention = Retention { age: age.map(Duration::from_millis), count, bytes, lag: lag.map(Duration::from_millis) };
     while let Some(name) = values.next() {
-        let (name, record) = (text(name)?, words(next(&mut values)?)?);
+        let (name, record) = (text(name)?, display_text(next(&mut values)?)?);
         let fields: Vec<&str> = record.split(' ').collect();
-        let [cursor, _, _, made, begin, types, unknown, skipped, rewind] = fields[..] else { return Err(strange("a subscription")) };
+        let [cursor, _, _, made, begin, types, unknown, skipped, rewind] = fields[..] else {
+            return Err(unexpected_answer("a subscription"));
+        };
         let mut subscription = StoredSubscription::new(name, cursor, Begin::of_stored(begin), made.parse().unwrap_or(0));
         subscription.types = types.split(',').filter(|event| *event != "-").map(str::to_owned).collect();
         (subscription.unknown, subscription.skipped) = (Unknown::of_stored(unknown), skipped.parse().unwrap_or(0));
         subscription.rewinding = rewind.contains('/');
-        subscription.behind = words(next(&mut values)?)?.parse().ok();
+        subscription.behind = display_text(next(&mut values)?)?.parse().ok();
         subscription.lost = number(next(&mut values)?)?;
-        subscription.next_ms = time_of(&words(next(&mut values)?)?);
+        subscription.next_ms = time_of(&display_text(next(&mut values)?)?);
         stored.subscriptions.push(subscription);
     }
     stored.subscriptions.sort_by(|one, other| one.name.cmp(&other.name));
@@ -156,7 +158,7 @@ pub(in crate::redis) async fn show(broker: &RedisBroker, topic: &str) -> Result<
 }
 
 pub(in crate::redis) async fn read(broker: &RedisBroker, topic: &str, after: Option<&str>, limit: usize) -> Result<Vec<StoredEvent>> {
-    let address = checked(topic)?;
+    let address = check_topic(topic)?;
     let from = match after {
         Some(after) if time_of(after).is_none() => {
             return Err(Error::invalid("position", after, "is not a position in this log; use one that `topics read` has printed"));
@@ -166,13 +168,13 @@ pub(in crate::redis) async fn read(broker: &RedisBroker, topic: &str, after: Opt
     };
     let mut command = broker.keys.on("XRANGE", &address, Kind::Log);
     command.arg(from).arg("+").arg("COUNT").arg(limit.clamp(1, ENTRIES_READ));
-    array(broker.read(&address, &command).await?)?.into_iter().map(entry).collect()
+    array(broker.read(&address, &command).await?)?.into_iter().map(parse_entry).collect()
 }
 
-fn entry(value: Value) -> Result<StoredEvent> {
+fn parse_entry(value: Value) -> Result<StoredEvent> {
     let mut parts = array(value)?.into_iter();
     let position = text(next(&mut parts)?)?;
-    let at_ms = time_of(&position).ok_or_else(|| strange("the id of an entry"))?;
+    let at_ms = time_of(&position).ok_or_else(|| unexpected_answer("the id of an entry"))?;
     let mut event = StoredEvent::new(position, at_ms);
     let mut fields = array(next(&mut parts)?)?.into_iter();
     while let Some(field) = fields.next() {
@@ -190,7 +192,7 @@ fn entry(value: Value) -> Result<StoredEvent> {
     Ok(event)
 }
 
-fn checked(topic: &str) -> Result<String> {
+fn check_topic(topic: &str) -> Result<String> {
     check_name("topic", topic)?;
     Ok(topic_address(topic))
 }

@@ -29,7 +29,7 @@ if not of then
 end
 
 -- The new cursor, and its position if known.
-local function place_of(asked, first, length, added)
+local function rewind_position(asked, first, length, added)
   local last = call('XREVRANGE', K.log, '+', '-', 'COUNT', '1')[1]
   if asked == 'now' or asked ~= 'start' and last and is_behind(asked, last[1]) then
     return last and last[1] or of.cursor, added
@@ -70,7 +70,7 @@ elseif step == 'look' or step == 'begin' then
   if not of.upto or is_behind(of.cursor, of.upto) then
     of.upto, of.upto_position = of.cursor, of.position
   end
-  of.cursor, of.position = place_of(target, first, length, added)
+  of.cursor, of.position = rewind_position(target, first, length, added)
   if step == 'begin' then
     of.token, of.begin = ARGV[4], ARGV[5]
     put_subscription(name, of)
@@ -92,15 +92,15 @@ elseif step == 'cancel' then
       cancelled = cancelled + 1
     end
   end
-  note_due_and_hint()
+  update_due_and_hint()
   return { cancelled, '', 0 }
 elseif step == 'forget' then
   local answer = step_through(target, of.upto, function(id)
-    if not remove(id) and call('HEXISTS', K.jobs, id) == 0 then
+    if not remove_job(id) and call('HEXISTS', K.jobs, id) == 0 then
       free_id(id)
     end
   end)
-  note_due_and_hint()
+  update_due_and_hint()
   return answer
 end
 -- The position is that of the old cursor, minus the entries between.

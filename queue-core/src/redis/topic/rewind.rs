@@ -10,7 +10,7 @@ use crate::{
     redis::{
         RedisBroker,
         script::REWIND,
-        values::{array, next, number, text, words},
+        values::{array, display_text, next, number, text},
     },
 };
 
@@ -23,13 +23,13 @@ pub(in crate::redis) async fn rewind(broker: &RedisBroker, request: &Rewind) -> 
     let mut call = REWIND.call(&broker.keys, &queue);
     call.arg(&*request.name);
     match &request.step {
-        RewindStep::Look(target) => call.arg("look").arg(before(target)?),
+        RewindStep::Look(target) => call.arg("look").arg(cursor_before(target)?),
         RewindStep::Begin { target, token, after } => {
             let begin = match target {
                 RewindTarget::At(begin) => *begin,
                 RewindTarget::Event(position) => Begin::AtMs(time_of(position).ok_or_else(|| Rewind::unknown(position))?),
             };
-            call.arg("begin").arg(before(target)?).arg(token).arg(begin.stored()).arg(after)
+            call.arg("begin").arg(cursor_before(target)?).arg(token).arg(begin.stored()).arg(after)
         }
         RewindStep::Count(after, upto) => call.arg("count").arg(position(after)?).arg(position(upto)?),
         RewindStep::Cancel { token, reason, ids } => {
@@ -50,8 +50,8 @@ pub(in crate::redis) async fn rewind(broker: &RedisBroker, request: &Rewind) -> 
     Ok(match &request.step {
         RewindStep::Look(target) | RewindStep::Begin { target, .. } => {
             let (from, upto) = (text(next(&mut values)?)?, text(next(&mut values)?)?);
-            let (first, gone) = (words(next(&mut values)?)?, number::<u64>(next(&mut values)?)?);
-            let token = words(next(&mut values)?)?;
+            let (first, gone) = (display_text(next(&mut values)?)?, number::<u64>(next(&mut values)?)?);
+            let token = display_text(next(&mut values)?)?;
             Rewound::Target { from, upto, is_short: gone > 0 && is_before(target, &first), token }
         }
         RewindStep::Count(..) | RewindStep::Forget(..) => {
@@ -64,7 +64,7 @@ pub(in crate::redis) async fn rewind(broker: &RedisBroker, request: &Rewind) -> 
 }
 
 /// The cursor before the first entry of a target, or the script's keyword for the target.
-fn before(target: &RewindTarget) -> Result<String> {
+fn cursor_before(target: &RewindTarget) -> Result<String> {
     match target {
         RewindTarget::At(Begin::AtMs(at)) if *at > 0 => Ok(format!("{}-{LAST}", at - 1)),
         RewindTarget::At(Begin::AtMs(_) | Begin::Start) => Ok("start".to_owned()),
@@ -102,14 +102,14 @@ mod tests {
 
     #[test]
     fn the_cursor_before_a_rewind_target_is_that_of_the_entry_before() {
-        let event = |position: &str| before(&RewindTarget::Event(position.to_owned())).ok();
+        let event = |position: &str| cursor_before(&RewindTarget::Event(position.to_owned())).ok();
         assert_eq!(event("17-3").as_deref(), Some("17-2"));
         assert_eq!(event("17-0").as_deref(), Some("16-18446744073709551615"));
         assert_eq!(event("17-18446744073709551615").as_deref(), Some("17-18446744073709551614"), "no digit is lost");
         assert_eq!(event("0-0").as_deref(), Some("start"));
         assert_eq!(event("17"), None);
-        assert_eq!(before(&Begin::AtMs(17).into()).unwrap(), "16-18446744073709551615");
-        assert_eq!(before(&Begin::AtMs(0).into()).unwrap(), "start");
+        assert_eq!(cursor_before(&Begin::AtMs(17).into()).unwrap(), "16-18446744073709551615");
+        assert_eq!(cursor_before(&Begin::AtMs(0).into()).unwrap(), "start");
     }
 
     #[test]

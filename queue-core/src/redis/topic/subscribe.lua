@@ -11,7 +11,7 @@
 local name, begin, types, unknown_types = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 -- Types are never removed: events of a removed type might be skipped later, because workers of an
 -- older release know fewer types.
-local function both(known, declared)
+local function add_declared_types(known, declared)
   local types, seen = {}, { ['-'] = true }
   for event in string.gmatch(known .. ',' .. declared, '[^,]+') do
     if not seen[event] then
@@ -27,7 +27,7 @@ if of then
   local before = { of.types, of.unknown }
   of.unknown = unknown_types ~= '' and unknown_types or of.unknown
   if types ~= '' then
-    of.types = both(of.types, types)
+    of.types = add_declared_types(of.types, types)
   end
   if of.types ~= before[1] or of.unknown ~= before[2] then
     put_subscription(name, of)

@@ -11,7 +11,7 @@ from, position = others_from + 5 * others, others
 --- include turn/used
 -- A watched job is kept for a while with its result even if jobs of its task are not kept: the
 -- waiting program reads the result from its record.
-local function leave(own, places, results)
+local function keep_watched_results(own, places, results)
   local waits = has('w') and call('ZMSCORE', K.watched, unpack(own)) or {}
   local kept, at_places, sizes = {}, {}, {}
   for at, id in ipairs(own) do
@@ -57,6 +57,6 @@ while from <= #ARGV do
     end
     from = from + 1
   elseif #own > 0 then
-    leave(own, places, results)
+    keep_watched_results(own, places, results)
   end
 end

@@ -1,5 +1,5 @@
 -- The answer of a turn: the claimed jobs and the state of the queue that the lane needs.
-local function answer(claim, described, waits, stale_text)
+local function write_answer(claim, described, waits, stale_text)
   local at = due
   if paused then
     at = has('e') and whole(call('ZSCORE', K.resumes, 'q') or FOREVER) or FOREVER

@@ -10,13 +10,13 @@ use crate::{
     error::Result,
     redis::{
         script::bits::Bits,
-        values::{array, bytes, count, large_count, next, number, strange, text},
+        values::{array, bytes, count, large_count, next, number, text, unexpected_answer},
     },
 };
 
 /// The answer of a turn, and the feature bits of the queue; `None` if the full script is needed.
 /// `positions` are the positions of the finishes in the order in which the script got them.
-pub(in crate::redis) fn turn(value: Value, positions: &[usize]) -> Result<Option<(TurnAnswer, Bits)>> {
+pub(in crate::redis) fn parse_turn(value: Value, positions: &[usize]) -> Result<Option<(TurnAnswer, Bits)>> {
     if matches!(value, Value::Nil) {
         return Ok(None);
     }
@@ -57,8 +57,8 @@ pub(in crate::redis) fn turn(value: Value, positions: &[usize]) -> Result<Option
     }
     let stale = text(next(&mut values)?)?;
     for position in stale.split(',').filter(|position| !position.is_empty()) {
-        let position: usize = position.parse().map_err(|_| strange("a position"))?;
-        answer.stale.push(*positions.get(position).ok_or_else(|| strange("a position"))?);
+        let position: usize = position.parse().map_err(|_| unexpected_answer("a position"))?;
+        answer.stale.push(*positions.get(position).ok_or_else(|| unexpected_answer("a position"))?);
     }
     answer.stale.sort_unstable();
     answer.parked = number::<i64>(next(&mut values)?)? != 0;
@@ -91,7 +91,7 @@ fn time_to(value: Value) -> Result<Option<Duration>> {
     if due.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Duration::from_micros(due.parse().map_err(|_| strange("a time"))?)))
+    Ok(Some(Duration::from_micros(due.parse().map_err(|_| unexpected_answer("a time"))?)))
 }
 
 #[cfg(test)]
@@ -107,7 +107,7 @@ mod tests {
     }
 
     fn seed(name: &str) -> (TurnAnswer, Bits) {
-        turn(value(name), &[2, 0, 1]).expect("it is one").expect("it is whole")
+        parse_turn(value(name), &[2, 0, 1]).expect("it is one").expect("it is whole")
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
 
         let (nothing, bits) = seed("turn-of-nothing");
         assert!(nothing.deliveries.is_empty() && nothing.paused && bits == Bits::ALL);
-        assert!(turn(value("turn-short"), &[]).is_err());
+        assert!(parse_turn(value("turn-short"), &[]).is_err());
     }
 
     #[test]
@@ -137,6 +137,6 @@ mod tests {
         let (failed, bits) = seed("turn-failed");
         assert_eq!(bits, Bits::of(&[Bit::Failed]));
         assert_eq!(failed.deliveries.iter().map(|delivery| delivery.attempts).collect::<Vec<_>>(), [0, 2]);
-        assert!(turn(Value::Nil, &[]).unwrap().is_none(), "it takes the full script");
+        assert!(parse_turn(Value::Nil, &[]).unwrap().is_none(), "it takes the full script");
     }
 }

@@ -25,12 +25,12 @@ if paused_tasks and #ids > 0 then
     end
     settle(parked)
     -- The lane does not get these jobs.
-    left(parked, 'ready')
+    record_left(parked, 'ready')
     for _, id in ipairs(parked) do
       if has('m') then
         limits().refund(id)
       end
-      back_parked(id, aside[id])
+      park_job(id, aside[id])
       aside[#aside + 1] = id
     end
     if stay == 0 then

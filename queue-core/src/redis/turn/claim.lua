@@ -1,5 +1,5 @@
 -- Moves jobs that are due to `ready`, and claims.
---- include script/first_due, doors/back, doors/suspects, turn/waits
+--- include script/first_due, doors/return_jobs, doors/suspects, turn/waits
 
 -- Splits jobs whose retry is due. In a group whose order skips failures, such a job returns to the
 -- head of the group line: these are the second list, in reverse order. The first list has the other
@@ -18,21 +18,21 @@ end
 
 local promoted = false
 if has('o') and not paused then
-  --- include doors/rise
-  rise()
+  --- include doors/raise
+  raise_aged_jobs()
 end
 if has('m') and not paused then
   limits().come_due()
 end
 if not due or due <= now and not paused then
   if not paused then
-    promoted = back(take_due(K.scheduled), false)
-    local due_again, first = take_due(K.retry), {}
+    promoted = return_to_ready(pop_due(K.scheduled), false)
+    local due_again, first = pop_due(K.retry), {}
     if has('g') then
       due_again, first = split_line_heads(due_again)
     end
-    promoted = back(due_again, false) or promoted
-    promoted = back(first, true) or promoted
+    promoted = return_to_ready(due_again, false) or promoted
+    promoted = return_to_ready(first, true) or promoted
   end
   update_due()
 end
@@ -46,8 +46,8 @@ local function claim_suspect()
   local before, all = #ids, wanted
   wanted = before + 1
   for _ = 1, 5 do
-    local passed = admit(heads(9, has('t') and 100 or 1), 9)
-    take(9, passed)
+    local passed = admit(peek_heads(9, has('t') and 100 or 1), 9)
+    pop_heads(9, passed)
     if passed == 0 or #ids > before then
       break
     end
@@ -63,9 +63,9 @@ local function claim_ready(list)
       return
     end
     local asked = has('t') and math.max(wanted - #ids, 100) or wanted - #ids
-    local found = heads(list, asked)
+    local found = peek_heads(list, asked)
     local passed = admit(found, list)
-    take(list, passed)
+    pop_heads(list, passed)
     if #found < asked then
       drained = passed == #found
       return

@@ -2,28 +2,28 @@
 
 -- Moves parked jobs of groups to the lines of these groups, where they wait to be served. Returns
 -- the other jobs.
-local function wait_for_their_groups(task, found, may_suspect, room)
+local function push_parked_to_groups(task, found, may_suspect, room)
   local others, grouped = {}, {}
   local crashes = has('c') and #found > 0 and call('HMGET', K.crashes, unpack(found))
   for at, stored in ipairs(#found > 0 and call('HMGET', K.grouped, unpack(found)) or {}) do
     if stored and #grouped >= room or stored and crashes and crashes[at] and not may_suspect then
       -- It stays parked.
     elseif stored then
-      take_parked(task, found[at])
+      remove_parked(task, found[at])
       table.insert(grouped, 1, found[at])
     else
       others[#others + 1] = found[at]
     end
   end
-  back(grouped, true)
+  return_to_ready(grouped, true)
   return others
 end
 
 -- Claims some of the parked jobs of a task that were found. A parked job may be a suspect too. A
 -- job that is skipped stays parked.
-local function take_some_parked(task, found, may_suspect, room)
+local function claim_some_parked(task, found, may_suspect, room)
   if has('g') then
-    found = wait_for_their_groups(task, found, may_suspect, room)
+    found = push_parked_to_groups(task, found, may_suspect, room)
   end
   if has('c') and #found > 0 then
     local crashes, fit = call('HMGET', K.crashes, unpack(found)), {}
@@ -36,7 +36,7 @@ local function take_some_parked(task, found, may_suspect, room)
     found = fit
   end
   for at = 1, admit(found) do
-    take_parked(task, found[at])
+    remove_parked(task, found[at])
   end
   return may_suspect
 end
@@ -47,16 +47,16 @@ end
 local function claim_parked(task, may_suspect)
   local room = wanted - #ids
   local asked = (has('c') or has('g')) and room + 100 or room
-  local found = parked_of(task, asked)
+  local found = parked_ids(task, asked)
   local last = found[#found]
-  may_suspect = take_some_parked(task, found, may_suspect, room)
+  may_suspect = claim_some_parked(task, found, may_suspect, room)
   if asked > room and #found == asked and #ids < wanted and not full then
     local field = 'parked:' .. task
     local behind = call('HGET', K.meta, field)
     asked = wanted - #ids + 500
-    found = parked_of(task, asked, behind or last)
+    found = parked_ids(task, asked, behind or last)
     last = #found == asked and found[#found]
-    may_suspect = take_some_parked(task, found, may_suspect, wanted - #ids)
+    may_suspect = claim_some_parked(task, found, may_suspect, wanted - #ids)
     if last then
       call('HSET', K.meta, field, last)
     elseif behind then

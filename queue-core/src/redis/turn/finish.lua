@@ -1,10 +1,10 @@
 -- Ends the acked jobs.
 if #acked > 0 then
   settle(acked)
-  end_given(acked)
-  end_ticks(acked, 'done')
+  remember_given_ids(acked)
+  record_tick_ends(acked, 'done')
   if #gone > 0 then
-    end_gone(gone, 'done')
+    end_deleted(gone, 'done')
   end
   for _, keep in ipairs(keeps) do
     end_kept(keep.ids, 'done', keep.ms, keep.sizes, keep.results, nil, keep.places)

@@ -65,7 +65,7 @@ impl KnownQueues {
         if known.until.is_some_and(|until| Instant::now() >= until) { Bits::ALL } else { known.bits }
     }
 
-    pub(super) fn note(&self, queue: &Arc<str>, known: Known) {
+    pub(super) fn store(&self, queue: &Arc<str>, known: Known) {
         let before = self.known(queue);
         if before.is_near(known) && before.until.is_none_or(|until| Instant::now() < until) {
             return;
@@ -87,13 +87,13 @@ mod tests {
     fn a_time_that_has_passed_gives_way_to_one_that_is_near() {
         let (queues, queue, now) = (KnownQueues::default(), Arc::from("q"), Instant::now());
         let until = |until| Known { bits: Bits::NONE, until: Some(until) };
-        queues.note(&queue, until(now));
+        queues.store(&queue, until(now));
         assert_eq!(queues.bits(&queue), Bits::ALL);
         let (soon, sooner) = (now + 3000 * NEAR, now + 3000 * NEAR - NEAR / 2);
-        queues.note(&queue, until(now + NEAR / 2));
+        queues.store(&queue, until(now + NEAR / 2));
         assert_eq!(queues.known(&queue), until(now + NEAR / 2));
-        queues.note(&queue, until(soon));
-        queues.note(&queue, until(sooner));
+        queues.store(&queue, until(soon));
+        queues.store(&queue, until(sooner));
         assert_eq!((queues.known(&queue), queues.bits(&queue)), (until(soon), Bits::NONE));
     }
 }

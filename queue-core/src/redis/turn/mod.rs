@@ -50,14 +50,14 @@ pub(in crate::redis) async fn turn(broker: &RedisBroker, turn: &Turn) -> Result<
         let (call, positions) = request::turn(turn, script, plain, &broker.keys);
         let sent = Instant::now();
         let value = broker.servers.script(Purpose::Requests, &turn.queue, script, call).await?;
-        match answer::turn(value, &positions)? {
+        match answer::parse_turn(value, &positions)? {
             Some((mut answer, bits)) => {
                 answer.more |= more_in_log;
                 if subscription_at(&turn.queue).is_some() {
                     answer.deliveries.iter_mut().for_each(|delivery| make_readable(&mut delivery.envelope));
                 }
-                broker.known.note(&turn.queue, Known::from(bits, &answer, sent));
-                return Ok(forward(broker, turn, answer, sent));
+                broker.known.store(&turn.queue, Known::from(bits, &answer, sent));
+                return Ok(notify_listeners(broker, turn, answer, sent));
             }
             None if plain => plain = false,
             None => return Err(Error::Internal("a turn by the full script has no answer".to_owned())),
@@ -67,13 +67,13 @@ pub(in crate::redis) async fn turn(broker: &RedisBroker, turn: &Turn) -> Result<
 
 /// The payload of an event that another program has added may be JSON.
 fn make_readable(envelope: &mut Vec<u8>) {
-    if let Cow::Owned(readable) = topic::readable(envelope) {
+    if let Cow::Owned(readable) = topic::with_messagepack_payload(envelope) {
         *envelope = readable;
     }
 }
 
 /// Forwards the state of the queue in an answer to the listeners for work in it.
-fn forward(broker: &RedisBroker, turn: &Turn, answer: TurnAnswer, sent: Instant) -> TurnAnswer {
+fn notify_listeners(broker: &RedisBroker, turn: &Turn, answer: TurnAnswer, sent: Instant) -> TurnAnswer {
     let awaited = (turn.claim > 0).then_some(!answer.more && !answer.paused);
     broker.announcements.answered(&turn.queue, answer.as_of.unwrap_or_default(), sent.elapsed() / 2, awaited);
     answer

@@ -1,5 +1,5 @@
 -- The other endings of a turn.
---- include doors/back
+--- include doors/return_jobs
 
 local woken = false
 local retries, later = {}, {}
@@ -26,34 +26,34 @@ for at = 0, others - 1 do
     end
     if has('a') and ran then
       -- The release has read the job.
-      forget_unreadable({ id })
+      delete_unreadable({ id })
     end
     if kind == 'nack' then
-      one_more('f', K.attempts, id)
+      increment_count('f', K.attempts, id)
       add_failure(id, b)
-      if not superseded(id) then
-        table.insert(retries, ms(after(a)))
+      if not cancel_if_superseded(id) then
+        table.insert(retries, ms(time_after_delay(a)))
         table.insert(retries, id)
       end
       count('failed', 1)
     elseif kind == 'snooze' then
-      one_more('z', K.snoozes, id)
-      if not superseded(id) then
-        table.insert(later, ms(after(a)))
+      increment_count('z', K.snoozes, id)
+      if not cancel_if_superseded(id) then
+        table.insert(later, ms(time_after_delay(a)))
         table.insert(later, id)
       end
       count('snoozed', 1)
     elseif kind == 'limited' then
       -- Counted in the field of the snoozes, above its lower 32 bits.
-      one_more('z', K.snoozes, id, 4294967296)
+      increment_count('z', K.snoozes, id, 4294967296)
       count('snoozed', 1)
-      local closed = after(a) > now and (limits().close(id, after(a), b) or b == '' and pause_rate_limited_group(id, after(a)))
-      if superseded(id) then
+      local closed = time_after_delay(a) > now and (limits().close(id, time_after_delay(a), b) or b == '' and pause_rate_limited_group(id, time_after_delay(a)))
+      if cancel_if_superseded(id) then
         -- The job has ended.
-      elseif closed or after(a) <= now then
-        woken = back({ id }, true) or woken
+      elseif closed or time_after_delay(a) <= now then
+        woken = return_to_ready({ id }, true) or woken
       else
-        table.insert(later, ms(after(a)))
+        table.insert(later, ms(time_after_delay(a)))
         table.insert(later, id)
       end
     elseif kind == 'repeat' then
@@ -61,48 +61,48 @@ for at = 0, others - 1 do
         call('HDEL', key, id)
       end
       clear_snoozes(id, true)
-      if superseded(id) then
+      if cancel_if_superseded(id) then
         a = ''
       elseif a == '0' then
-        woken = back({ id }, false) or woken
+        woken = return_to_ready({ id }, false) or woken
       else
-        table.insert(later, ms(after(a)))
+        table.insert(later, ms(time_after_delay(a)))
         table.insert(later, id)
       end
       count('repeated', 1)
     elseif kind == 'bury' then
       if b ~= '' then
-        one_more('f', K.attempts, id)
+        increment_count('f', K.attempts, id)
         add_failure(id, string.sub(b, 2))
         count('failed', 1)
       end
       end_dead(id, a)
     elseif kind == 'cancel' then
-      end_unrun(id, 'cancelled', a)
+      end_without_run(id, 'cancelled', a)
     elseif kind == 'expire' then
-      end_unrun(id, 'expired')
+      end_without_run(id, 'expired')
     elseif kind == 'park' then
-      if not superseded(id) then
-        back_parked(id, a)
+      if not cancel_if_superseded(id) then
+        park_job(id, a)
         woken = true
       end
     elseif kind == 'unreadable' then
       add_failure(id, b)
-      if not superseded(id) then
-        back_unreadable(id, a)
+      if not cancel_if_superseded(id) then
+        park_unreadable(id, a)
         woken = true
       end
     else
       if a == 's' then
         count_return(id)
       end
-      woken = not superseded(id) and back({ id }, true) or woken
+      woken = not cancel_if_superseded(id) and return_to_ready({ id }, true) or woken
       count('returned', 1)
     end
   end
 end
-wait(K.retry, retries)
-wait(K.scheduled, later)
+store_waiting(K.retry, retries)
+store_waiting(K.scheduled, later)
 
 if #stale > 0 or next(was_stopped) then
   -- The lane has submitted endings for these jobs. It no longer needs the notes about them in

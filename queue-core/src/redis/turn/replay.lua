@@ -6,7 +6,7 @@ for _, id in ipairs(handed ~= '' and unpacked(handed) or {}) do
     ids[#ids + 1] = id
   end
 end
-local described = { describe(ids) }
+local described = { read_envelopes_and_counts(ids) }
 local receipts = #ids > 0 and call('HMGET', K.active, unpack(ids))
 for at = 1, #ids do
   if receipts[at] ~= lane .. ':' .. claim then
@@ -14,4 +14,4 @@ for at = 1, #ids do
   end
 end
 due = due or first_due()
-return answer(claim ~= '' and claim or '0', described, waiting_work(false), stale_text)
+return write_answer(claim ~= '' and claim or '0', described, waiting_work(false), stale_text)

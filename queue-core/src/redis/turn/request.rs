@@ -41,12 +41,12 @@ pub(in crate::redis) fn turn(turn: &Turn, script: &Script, plain: bool, keys: &K
         for position in &others {
             let finish = &turn.finishes[*position];
             call.arg(finish.claim).arg(finish.id.as_bytes());
-            ending(&mut call, &finish.ending);
+            write_ending(&mut call, &finish.ending);
         }
-        used(&mut call, &turn.finishes);
+        write_used(&mut call, &turn.finishes);
     }
     for group in acks.chunk_by(|one, other| group_of(&turn.finishes[*one]) == group_of(&turn.finishes[*other])) {
-        acks_of_a_group(&mut call, plain, group.iter().map(|position| &turn.finishes[*position]));
+        write_acks(&mut call, plain, group.iter().map(|position| &turn.finishes[*position]));
     }
     if others.is_empty() {
         return (call, acks);
@@ -55,7 +55,7 @@ pub(in crate::redis) fn turn(turn: &Turn, script: &Script, plain: bool, keys: &K
 }
 
 /// The usage of rates that runs have reported, if any: see `used.lua`.
-fn used(call: &mut Cmd, finishes: &[Finish]) {
+fn write_used(call: &mut Cmd, finishes: &[Finish]) {
     let reporting = finishes.iter().filter_map(|finish| Some((finish, finish.used()?)));
     let runs = reporting.clone().count();
     if runs == 0 {
@@ -75,7 +75,7 @@ fn used(call: &mut Cmd, finishes: &[Finish]) {
 
 /// Acks of one claim with the same retention: ids, and for the full script also results and the
 /// sizes of kept jobs.
-fn acks_of_a_group<'a>(call: &mut Cmd, plain: bool, group: impl ExactSizeIterator<Item = &'a Finish> + Clone) {
+fn write_acks<'a>(call: &mut Cmd, plain: bool, group: impl ExactSizeIterator<Item = &'a Finish> + Clone) {
     let Some((claim, keep)) = group.clone().next().map(group_of) else { return };
     call.arg(claim);
     if !plain {
@@ -104,7 +104,7 @@ fn acks_of_a_group<'a>(call: &mut Cmd, plain: bool, group: impl ExactSizeIterato
 
 /// Acks with the same claim and retention are sent together.
 fn group_of(finish: &Finish) -> (u64, Option<u64>) {
-    (finish.claim, kept(finish))
+    (finish.claim, kept_ms(finish))
 }
 
 /// The sizes of jobs: one number if they are equal, or a list.
@@ -120,24 +120,24 @@ fn sizes(sizes: impl Iterator<Item = usize> + Clone) -> String {
 }
 
 /// The retention of an ack's job in milliseconds, if it is kept.
-fn kept(finish: &Finish) -> Option<u64> {
+fn kept_ms(finish: &Finish) -> Option<u64> {
     ack(finish).and_then(|(keep, _)| keep)
 }
 
 /// For an ack: the retention of its job in milliseconds, if it is kept, and the result.
 fn ack(finish: &Finish) -> Option<(Option<u64>, &[u8])> {
     match &finish.ending {
-        Ending::Ack { result, keep } => Some((kept_for(*keep), result.as_deref().unwrap_or_default())),
+        Ending::Ack { result, keep } => Some((retention_ms(*keep), result.as_deref().unwrap_or_default())),
         _ => None,
     }
 }
 
-fn kept_for(keep: Option<Duration>) -> Option<u64> {
+fn retention_ms(keep: Option<Duration>) -> Option<u64> {
     keep.filter(|keep| !keep.is_zero()).map(ms)
 }
 
 /// Kind and two parameters.
-fn ending(call: &mut Cmd, ending: &Ending) {
+fn write_ending(call: &mut Cmd, ending: &Ending) {
     match ending {
         Ending::Ack { .. } => unreachable!("acks travel in groups"),
         Ending::Nack { delay, error } => call.arg("nack").arg(ms(*delay)).arg(error),

@@ -59,7 +59,7 @@ if #ids > 0 then
   number = ms(math.max(last_number < FOREVER / 4 and last_number + 1 or 0, now))
 end
 followed = false
-local described = { stamp(lane, number) }
+local described = { give_receipts(lane, number) }
 if followed and waits % 2 == 0 then
   -- A job has become ready because its unique key is free. Its group may be full.
   served_all = false
@@ -75,5 +75,5 @@ else
   call('HSET', K.lanes, lane, ARGV[2] .. ':' .. number .. ':' .. stale_text .. ':' .. (#ids > 0 and cmsgpack.pack(ids) or ''))
 end
 call('ZADD', K.leases, ms(now + ARGV[3]), lane)
-return answer(number, described, waits, stale_text)
+return write_answer(number, described, waits, stale_text)
 end)()

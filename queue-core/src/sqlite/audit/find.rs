@@ -243,13 +243,13 @@ impl Check {
             Check::LimitHollow => rows(LIMIT_HOLLOW, CHAINED)?,
             Check::GroupIndexWrong => wrongly_eligible(tx, queue)?,
             Check::TagLeaked => rows(TAG_LEAKED, 0)?,
-            Check::TagStrange => strange_tags(tx, queue)?,
+            Check::TagStrange => wrong_tags(tx, queue)?,
             Check::TagMissing => missing_tags(tx, queue)?,
         })
     }
 
     /// The subject of a finding in the form in which operators search for it.
-    pub(super) fn shown(self, (subject, more): &Found) -> String {
+    pub(super) fn describe_subject(self, (subject, more): &Found) -> String {
         let known = match (self, subject, more) {
             (Check::KeyLeaked, Value::Blob(key), _) => UniqueKey::from_bytes(key).map(|key| key.to_string()),
             (Check::LimitAsleep, Value::Blob(key), _) => LimitKey::from_bytes(key).map(|key| key.to_string()),
@@ -357,7 +357,7 @@ const TAG_ENTRIES: &str = "SELECT tag.id, tag.digest, job.envelope FROM queue_ta
         ON job.queue = tag.queue AND job.id = tag.id WHERE tag.queue = ?1";
 
 /// Entries of the index of tags whose job does not have the tag.
-fn strange_tags(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<Found>> {
+fn wrong_tags(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<Found>> {
     let mut entries = tx.sql(TAG_ENTRIES)?;
     let mut entries = entries.query([queue.key])?;
     let mut found = Vec::new();

@@ -19,13 +19,13 @@ pub(crate) fn audit(tx: &mut Tx<'_>, name: &str, how: Audit) -> Result<Vec<Damag
     let mut damages = Vec::new();
     for check in find::CHECKS.into_iter().filter(|check| how.thorough || !check.is_thorough()) {
         let found = check.find(tx, &queue)?;
-        damages.extend(found.iter().map(|found| Damage { kind: check.kind(), subject: check.shown(found) }));
+        damages.extend(found.iter().map(|found| Damage { kind: check.kind(), subject: check.describe_subject(found) }));
         for found in found.iter().filter(|_| how.repair) {
             repair::repair(tx, &mut queue, check, found)?;
         }
     }
     if how.repair && !damages.is_empty() {
-        end::repaired(tx, &queue, damages.len());
+        end::count_repairs(tx, &queue, damages.len());
         tx.save(&queue)?;
     }
     Ok(damages)

@@ -8,9 +8,9 @@ use crate::{
     sqlite::{
         connection::tx::{Failed, Queue, Tx},
         doors::{
-            back, groups, keys, limits,
+            groups, keys, limits,
             ready::{self, End},
-            settle, tags,
+            return_jobs, settle, tags,
         },
         schedule,
     },
@@ -32,17 +32,17 @@ pub(super) fn repair(tx: &mut Tx<'_>, queue: &mut Queue<'_>, check: Check, (subj
             const STORE: &str = "INSERT OR REPLACE INTO queue_workers (queue, process, record) VALUES (?1, CAST(?2 AS TEXT), ?3)";
             tx.sql(STORE)?.execute(params![queue.key, worker, WorkerInfo::default().stored(tx.now)])?;
         }
-        (Check::HeldByNobody, id, lane) => held_by_nobody(tx, queue, id, lane)?,
-        (Check::WithoutPlace, id, _) => back::reset_rank(tx, queue, id)?,
+        (Check::HeldByNobody, id, lane) => return_orphaned_active(tx, queue, id, lane)?,
+        (Check::WithoutPlace, id, _) => return_jobs::reset_rank(tx, queue, id)?,
         // A worker that does not know the task of a parked job parks it again.
-        (Check::WithoutLine | Check::ParkedStray, id, _) => back::repair(tx, queue, ready::stray(id), End::Tail)?,
+        (Check::WithoutLine | Check::ParkedStray, id, _) => return_jobs::repair(tx, queue, ready::leaving_stray(id), End::Tail)?,
         (Check::ParkedHollow, id, _) => ready::unpark(tx, queue, id)?,
-        (Check::KeyLeaked, Value::Blob(key), _) => keys::free(tx, queue, key)?,
+        (Check::KeyLeaked, Value::Blob(key), _) => keys::pass_on(tx, queue, key)?,
         (Check::HeldForNobody, Value::Blob(id), _) => keys::repair_held(tx, queue, id)?,
-        (Check::KeyMissing, Value::Blob(id), _) => keys::take_free_key(tx, queue, id)?,
+        (Check::KeyMissing, Value::Blob(id), _) => keys::acquire_free_key(tx, queue, id)?,
         (Check::RunWithoutJob, id, _) => {
             if let Value::Blob(bytes) = id {
-                schedule::ended(tx, queue, bytes, "deleted")?;
+                schedule::record_end(tx, queue, bytes, "deleted")?;
             }
             tx.sql("DELETE FROM queue_ticked WHERE queue = ?1 AND id = ?2")?.execute(params![queue.key, id])?;
         }
@@ -72,14 +72,14 @@ pub(super) fn repair(tx: &mut Tx<'_>, queue: &mut Queue<'_>, check: Check, (subj
         (Check::TagLeaked | Check::TagStrange, id, digest) => {
             tx.sql("DELETE FROM queue_tags WHERE queue = ?1 AND id = ?2 AND digest = ?3")?.execute(params![queue.key, id, digest])?;
         }
-        (Check::TagMissing, Value::Blob(id), Value::Blob(envelope)) => tags::note(tx, queue, id, envelope)?,
+        (Check::TagMissing, Value::Blob(id), Value::Blob(envelope)) => tags::store(tx, queue, id, envelope)?,
         _ => {}
     }
     Ok(())
 }
 
 /// Repairs an active job whose lane does not exist.
-fn held_by_nobody(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &Value, lane: &Value) -> Result<(), Failed> {
+fn return_orphaned_active(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &Value, lane: &Value) -> Result<(), Failed> {
     /// Recreates a lost lane as a fenced one.
     const LOST_LANE: &str =
         "INSERT OR IGNORE INTO queue_lanes (lane, queue, name, process, deadline, fenced) VALUES (?1, ?2, 'lost.' || ?1, 'lost', 0, 1)";
@@ -94,7 +94,7 @@ fn held_by_nobody(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &Value, lane: &Val
         }
         _ => {
             let job = settle::orphan(tx, queue, id)?;
-            back::repair(tx, queue, job, End::Head)?;
+            return_jobs::repair(tx, queue, job, End::Head)?;
         }
     }
     Ok(())

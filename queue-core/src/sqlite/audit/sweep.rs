@@ -43,7 +43,7 @@ pub(crate) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
     (swept.buried, looked) = end::bury_unreadable(tx, &queue, items)?;
     let ages = (before(limits.producers), before(limits.producers.saturating_mul(RELAY_AGE)));
     swept.producers = tx.sql(SWEEP_PRODUCERS)?.execute(params![queue.key, ages.0, Unsigned(items), ages.1])?;
-    swept.remembered = end::forget(tx, &queue, before(limits.remembered), number(limits.remembered_count), items)?;
+    swept.remembered = end::forget_given_ids(tx, &queue, before(limits.remembered), number(limits.remembered_count), items)?;
     swept.dead = end::evict_dead(tx, &queue, before(limits.dead), number(limits.dead_bytes), items)?;
     swept.keys = keys::prune(tx, &queue, items)?;
     swept.waiters = watched::prune(tx, &queue, items)?;
@@ -57,8 +57,8 @@ pub(crate) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
     let removed = [looked, swept.producers, swept.remembered, swept.dead, swept.ended, swept.keys, swept.waiters, swept.backfilled];
     swept.more = transitions || groups || rates || removed.into_iter().any(|removed| removed >= items);
     // The sweeper of a topic also trims the log: it always excludes other sweepers.
-    note_sweeper(tx, &queue, limits.sweeper, swept.more || topic_at(queue.name).is_some())?;
-    note_ages(tx, &queue, limits)?;
+    store_sweeper(tx, &queue, limits.sweeper, swept.more || topic_at(queue.name).is_some())?;
+    store_ages(tx, &queue, limits)?;
     Ok(swept)
 }
 
@@ -66,15 +66,15 @@ pub(crate) fn sweep(tx: &mut Tx<'_>, queue: &str, limits: &SweepLimits) -> Resul
 /// reported it.
 const AGES: &str = ".ages";
 
-fn note_ages(tx: &Tx<'_>, queue: &Queue<'_>, limits: &SweepLimits) -> Result<(), Failed> {
+fn store_ages(tx: &Tx<'_>, queue: &Queue<'_>, limits: &SweepLimits) -> Result<(), Failed> {
     let ages = [limits.producers, limits.remembered, limits.dead].map(ms);
-    if limits.sweeper != 0 && ages_noted(tx, queue)? != Some(ages) {
-        tx.note_place(queue.key, AGES, Some(&ages.map(i64::to_be_bytes).concat()))?;
+    if limits.sweeper != 0 && stored_ages(tx, queue)? != Some(ages) {
+        tx.store_position(queue.key, AGES, Some(&ages.map(i64::to_be_bytes).concat()))?;
     }
     Ok(())
 }
 
-fn ages_noted(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Option<[i64; 3]>, Failed> {
+fn stored_ages(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Option<[i64; 3]>, Failed> {
     let Some(stored) = tx.place(queue.key, AGES)? else { return Ok(None) };
     let age = |at: usize| stored.get(8 * at..8 * at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(i64::MAX, i64::from_be_bytes);
     Ok(Some([age(0), age(1), age(2)]))
@@ -82,7 +82,7 @@ fn ages_noted(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<Option<[i64; 3]>, Failed
 
 /// Chosen ids whose jobs ended before this time are no longer remembered.
 pub(crate) fn remembered_since(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<i64, Failed> {
-    let age = ages_noted(tx, queue)?.map_or_else(|| ms(SweepLimits::default().remembered), |[_, remembered, _]| remembered);
+    let age = stored_ages(tx, queue)?.map_or_else(|| ms(SweepLimits::default().remembered), |[_, remembered, _]| remembered);
     Ok(tx.now.saturating_sub(age))
 }
 
@@ -110,7 +110,7 @@ fn overdue(tx: &Tx<'_>, queue: &Queue<'_>, limits: &SweepLimits) -> Result<Swept
         |sql: &str, upto: i64| Ok::<_, rusqlite::Error>(count(tx.sql(sql)?.exists(params![queue.key, upto, Unsigned(CLEANUP_BEHIND)])?));
     let waits = |sql: &str| waits_since(sql, tx.now);
     let mut swept = Swept::default();
-    let ages = ages_noted(tx, queue)?.unwrap_or([limits.producers, limits.remembered, limits.dead].map(ms));
+    let ages = stored_ages(tx, queue)?.unwrap_or([limits.producers, limits.remembered, limits.dead].map(ms));
     let [producers, remembered, dead] = ages.map(|age| tx.now.saturating_sub(age));
     (swept.producers, swept.remembered) = (waits_since(PRODUCERS, producers)?, waits_since(REMEMBERED, remembered)?);
     swept.dead = count(tx.sql(JOBS)?.exists(params![queue.key, dead, Unsigned(CLEANUP_BEHIND), DEAD])?);
@@ -122,7 +122,7 @@ fn overdue(tx: &Tx<'_>, queue: &Queue<'_>, limits: &SweepLimits) -> Result<Swept
     }
     swept.ended = count(swept.ended > CLEANUP_BEHIND);
     (swept.keys, swept.waiters) = (waits(KEYS)?, waits(WAITERS)?);
-    swept.backfilled = waits_since(BACKFILLED, schedule::forgotten_since(tx))?;
+    swept.backfilled = waits_since(BACKFILLED, schedule::remembered_since(tx))?;
     (swept.groups, swept.rates) = (waits(GROUPS)?, waits(RATES)?);
     Ok(swept)
 }
@@ -144,12 +144,12 @@ fn is_swept_elsewhere(tx: &Tx<'_>, queue: &Queue<'_>, me: u64) -> Result<bool, F
     Ok(me != 0 && sweeper(tx, queue)?.is_some_and(|(other, keeps)| other != me && keeps))
 }
 
-fn note_sweeper(tx: &Tx<'_>, queue: &Queue<'_>, me: u64, more: bool) -> Result<(), Failed> {
+fn store_sweeper(tx: &Tx<'_>, queue: &Queue<'_>, me: u64, more: bool) -> Result<(), Failed> {
     if more && me != 0 {
         let until = after(tx.now, SWEEPER_LEASE).cast_unsigned();
-        tx.note_place(queue.key, SWEEPER, Some(&[me.to_be_bytes(), until.to_be_bytes()].concat()))?;
+        tx.store_position(queue.key, SWEEPER, Some(&[me.to_be_bytes(), until.to_be_bytes()].concat()))?;
     } else if !more && sweeper(tx, queue)?.is_some_and(|(other, keeps)| other == me || !keeps) {
-        tx.note_place(queue.key, SWEEPER, None)?;
+        tx.store_position(queue.key, SWEEPER, None)?;
     }
     Ok(())
 }

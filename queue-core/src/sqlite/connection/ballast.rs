@@ -116,7 +116,7 @@ fn make(path: &Path) -> io::Result<()> {
         }
         created => created?,
     };
-    written(file).and_then(|()| fs::rename(&part, path)).inspect_err(|_| {
+    write_blocks(file).and_then(|()| fs::rename(&part, path)).inspect_err(|_| {
         let _ = fs::remove_file(&part);
     })
 }
@@ -134,7 +134,7 @@ fn create(part: &Path) -> io::Result<fs::File> {
 }
 
 /// Writes all bytes, because a sparse file would not reserve the blocks.
-fn written(mut file: fs::File) -> io::Result<()> {
+fn write_blocks(mut file: fs::File) -> io::Result<()> {
     file.write_all(&vec![0x55; SIZE])?;
     file.sync_data()
 }

@@ -34,7 +34,7 @@ pub(crate) fn advice(database: &Path) -> Vec<Advice> {
 
 /// The reason why other processes cannot wake this one.
 #[cfg(unix)]
-pub(crate) fn unwoken(problem: &str) -> Advice {
+pub(crate) fn no_notifications(problem: &str) -> Advice {
     Advice {
         problem: format!("the processes that use the database do not wake each other, and find jobs by polling ({problem})"),
         advice: "put the database into a local folder with a shorter path, in which each process may create files",

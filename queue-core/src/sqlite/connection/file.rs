@@ -101,20 +101,20 @@ impl File {
 
     fn connect(&mut self) -> Result<Connection> {
         owners::check(&self.path)?;
-        let mut before = there(&self.path);
+        let mut before = look_up(&self.path);
         for look in 1.. {
             let connection = match self.access {
                 Access::Make if !self.lost => schema::open_writer(Some(&self.path))?,
                 Access::Make | Access::Existing => schema::open_existing(&self.path)?,
                 Access::Read => schema::open_reader(&self.path)?,
             };
-            let after = there(&self.path);
+            let after = look_up(&self.path);
             if before == after || look == LOOKS {
                 self.database = match after {
                     There::File(identity) if before == after => Some(identity),
                     _ => None,
                 };
-                self.beside = beside(&self.path);
+                self.beside = existing_logs(&self.path);
                 return Ok(connection);
             }
             before = after;
@@ -124,8 +124,8 @@ impl File {
 
     /// Whether the path leads to the open file. If the file system does not answer, this is
     /// assumed.
-    pub(crate) fn is_there(&self) -> bool {
-        match there(&self.path) {
+    pub(crate) fn exists_at_path(&self) -> bool {
+        match look_up(&self.path) {
             There::Nothing => false,
             There::File(found) => self.database.is_none_or(|opened| found == opened),
             There::Unknown => true,
@@ -138,7 +138,7 @@ impl File {
     /// # Errors
     /// [`Error::Unavailable`] while there is no database.
     pub(crate) fn check(&mut self, connection: &mut Connection) -> Result<Checked> {
-        if !self.lost && self.is_there() {
+        if !self.lost && self.exists_at_path() {
             return Ok(Checked::Same);
         }
         self.lost = true;
@@ -153,20 +153,20 @@ impl File {
             }
             Err(Problem { problem, making }) => {
                 self.report(Some(&problem), making);
-                Err(Error::unavailable(schema::shown(Some(&self.path)), problem))
+                Err(Error::unavailable(schema::display_path(Some(&self.path)), problem))
             }
         }
     }
 
     fn reopen(&mut self) -> Result<Connection, Problem> {
-        let (old, found) = (self.database, there(&self.path));
+        let (old, found) = (self.database, look_up(&self.path));
         let lost = |problem: String| Err(Problem { problem, making: false });
         if found == There::Nothing {
             return lost(format!("its file was deleted or moved while it was open; {ADVICE}"));
         }
         let is_old = matches!((found, old), (There::File(found), Some(old)) if found == old);
         // SQLite would apply the log of another database to this one, which would corrupt it.
-        let left = beside(&self.path).into_iter().find(|log| !is_old && self.beside.contains(log));
+        let left = existing_logs(&self.path).into_iter().find(|log| !is_old && self.beside.contains(log));
         if let Some((log, _)) = left {
             let log = log.display();
             return lost(format!(
@@ -218,7 +218,7 @@ impl File {
 }
 
 /// The file at a path, after all links.
-fn there(path: &Path) -> There {
+fn look_up(path: &Path) -> There {
     match fs::metadata(path) {
         Ok(found) => There::File(identity(&found)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::StaleNetworkFileHandle) => {
@@ -230,9 +230,9 @@ fn there(path: &Path) -> There {
 
 /// The write-ahead log of a database and its index, if they exist. SQLite creates them next to the
 /// file itself, not next to a link.
-fn beside(path: &Path) -> Vec<(PathBuf, Identity)> {
+fn existing_logs(path: &Path) -> Vec<(PathBuf, Identity)> {
     let logs = logs_of(path);
-    logs.into_iter().filter_map(|log| if let There::File(found) = there(&log) { Some((log, found)) } else { None }).collect()
+    logs.into_iter().filter_map(|log| if let There::File(found) = look_up(&log) { Some((log, found)) } else { None }).collect()
 }
 
 /// The paths of the write-ahead log of a database and of its index.
@@ -282,7 +282,7 @@ mod tests {
             .call(Commit::Jobs(1), {
                 let path = path.clone();
                 move |tx| {
-                    tx.queue_made("orders")?;
+                    tx.queue_or_create("orders")?;
                     fs::rename(&path, &moved).expect("it is there");
                     Ok(())
                 }

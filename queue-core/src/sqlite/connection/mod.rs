@@ -45,7 +45,7 @@ use crate::error::Result;
 
 /// Opens a file, or a database in memory.
 pub(crate) fn open(path: Option<&Path>, access: Access, lost: &Lost) -> Result<Opened> {
-    let location = schema::shown(path);
+    let location = schema::display_path(path);
     let Some(path) = path else { return Ok(Opened { connection: schema::open_writer(None)?, file: None, location }) };
     let (connection, file) = File::open(path, access, lost.clone())?;
     Ok(Opened { connection, file: Some(file), location })

@@ -97,19 +97,19 @@ pub(crate) enum Feature {
 pub(crate) const CHECKPOINT_PAGES: u32 = 1000;
 
 /// The name of a database in messages.
-pub(crate) fn shown(path: Option<&Path>) -> String {
+pub(crate) fn display_path(path: Option<&Path>) -> String {
     path.map_or_else(|| ":memory:".to_owned(), |path| path.display().to_string())
 }
 
 /// Opens a file that [`make_file`] has created, or that existed, for writing. Creates missing
 /// tables, and rejects an unsuitable file. Without a path it opens a database in memory.
 pub(crate) fn open_writer(path: Option<&Path>) -> Result<Connection> {
-    let shown = shown(path);
+    let shown = display_path(path);
     match path {
         Some(path) => prepared(open_file(path, &shown)?, &shown),
         None => in_memory().map_err(|refusal| match refusal {
             Refusal::Library(error) => error,
-            Refusal::Sqlite(error) => refused(&shown, &error),
+            Refusal::Sqlite(error) => open_error(&shown, &error),
         }),
     }
 }
@@ -121,7 +121,7 @@ fn in_memory() -> Result<Connection, Refusal> {
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     if made.is_none() {
         let connection = Connection::open_in_memory()?;
-        make_tables(&connection, &shown(None))?;
+        make_tables(&connection, &display_path(None))?;
         *made = Some(connection);
     }
     let mut connection = Connection::open_in_memory()?;
@@ -136,7 +136,7 @@ fn in_memory() -> Result<Connection, Refusal> {
 /// Opens a database that has our tables, for writing. If there is none, nothing is created or
 /// changed.
 pub(crate) fn open_existing(path: &Path) -> Result<Connection> {
-    let shown = shown(Some(path));
+    let shown = display_path(Some(path));
     let none = |problem: String| Err(Error::NoDatabase { path: shown.clone(), problem });
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => return Err(Error::invalid("SQLite path", &shown, "is a folder; name a file in it")),
@@ -144,14 +144,14 @@ pub(crate) fn open_existing(path: &Path) -> Result<Connection> {
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let problem =
-                left_behind(path).map_or_else(|| "no such file".to_owned(), |log| format!("only its log {} is left", log.display()));
+                orphaned_log(path).map_or_else(|| "no such file".to_owned(), |log| format!("only its log {} is left", log.display()));
             return none(problem);
         }
         Err(error) => return none(error.to_string()),
     }
     let mut connection = open_file(path, &shown)?;
-    busy::handle(&mut connection).map_err(|error| refused(&shown, &error))?;
-    if !has_tables(&connection).map_err(|error| refused(&shown, &error))? {
+    busy::handle(&mut connection).map_err(|error| open_error(&shown, &error))?;
+    if !has_tables(&connection).map_err(|error| open_error(&shown, &error))? {
         return none("it is a SQLite database without a queue in it".to_owned());
     }
     prepared(connection, &shown)
@@ -161,7 +161,7 @@ pub(crate) fn open_existing(path: &Path) -> Result<Connection> {
 fn open_file(path: &Path, shown: &str) -> Result<Connection> {
     linked::check()?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
-    Connection::open_with_flags(path, flags).map_err(|error| refused(shown, &error))
+    Connection::open_with_flags(path, flags).map_err(|error| open_error(shown, &error))
 }
 
 fn prepared(mut connection: Connection, shown: &str) -> Result<Connection> {
@@ -175,7 +175,7 @@ fn prepared(mut connection: Connection, shown: &str) -> Result<Connection> {
                 thread::sleep(Duration::from_millis(fastrand::u64(1..5)));
             }
             Err(Refusal::Library(error)) => return Err(error),
-            Err(Refusal::Sqlite(error)) => return Err(refused(shown, &error)),
+            Err(Refusal::Sqlite(error)) => return Err(open_error(shown, &error)),
         }
     }
     Ok(connection)
@@ -183,11 +183,11 @@ fn prepared(mut connection: Connection, shown: &str) -> Result<Connection> {
 
 /// Opens the file for reading, in addition to the writer.
 pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
-    let shown = shown(Some(path));
+    let shown = display_path(Some(path));
     let mut connection = open_file(path, &shown)?;
-    busy::handle(&mut connection).map_err(|error| refused(&shown, &error))?;
-    connection.pragma_update(None, "query_only", true).map_err(|error| refused(&shown, &error))?;
-    keep_statements(&connection).map_err(|error| refused(&shown, &error))?;
+    busy::handle(&mut connection).map_err(|error| open_error(&shown, &error))?;
+    connection.pragma_update(None, "query_only", true).map_err(|error| open_error(&shown, &error))?;
+    keep_statements(&connection).map_err(|error| open_error(&shown, &error))?;
     Ok(connection)
 }
 
@@ -249,7 +249,7 @@ fn prepare(connection: &mut Connection, shown: &str) -> Result<(), Refusal> {
 /// Creates the tables in a file without ours, or checks that they have this library's schema.
 fn make_tables(connection: &Connection, shown: &str) -> Result<(), Refusal> {
     if has_tables(connection)? {
-        check(found(connection)?, shown)?;
+        check(schema_number(connection)?, shown)?;
     } else {
         connection.execute_batch(TABLES)?;
         connection.execute("INSERT INTO queue_meta (name, value) VALUES ('schema', ?1)", [Unsigned(SCHEMA)])?;
@@ -263,7 +263,7 @@ fn has_tables(connection: &Connection) -> rusqlite::Result<bool> {
 }
 
 /// The schema number in the file; 0 if there is none.
-fn found(connection: &Connection) -> rusqlite::Result<u64> {
+fn schema_number(connection: &Connection) -> rusqlite::Result<u64> {
     connection
         .prepare_cached("SELECT value FROM queue_meta WHERE name = 'schema'")?
         .query_row([], |row| Unsigned::get(row, 0))
@@ -282,7 +282,7 @@ pub(crate) struct Noted {
 }
 
 /// Reads the data that every transaction needs.
-pub(crate) fn noted(connection: &Connection) -> rusqlite::Result<Noted> {
+pub(crate) fn read_noted(connection: &Connection) -> rusqlite::Result<Noted> {
     connection
         .prepare_cached("SELECT value, uses, EXISTS (SELECT 1 FROM queue_watched) FROM queue_meta WHERE name = 'schema'")?
         .query_row([], |row| Ok(Noted { schema: Unsigned::get(row, 0)?, uses: row.get(1)?, watched: row.get(2)? }))
@@ -291,7 +291,7 @@ pub(crate) fn noted(connection: &Connection) -> rusqlite::Result<Noted> {
 }
 
 /// Records that a feature is used in the file.
-pub(crate) fn note(connection: &Connection, feature: Feature) -> rusqlite::Result<()> {
+pub(crate) fn mark_feature_used(connection: &Connection, feature: Feature) -> rusqlite::Result<()> {
     connection.execute("UPDATE queue_meta SET uses = uses | ?1 WHERE name = 'schema'", [feature as i64]).map(drop)
 }
 
@@ -309,7 +309,7 @@ pub(crate) fn check(found: u64, shown: &str) -> Result<()> {
 
 /// The log of a missing database. SQLite would delete it as soon as a new file is created next to
 /// it.
-fn left_behind(path: &Path) -> Option<PathBuf> {
+fn orphaned_log(path: &Path) -> Option<PathBuf> {
     let log = logs_of(path).into_iter().find(|log| log.exists());
     // In this order: a log comes after its file.
     log.filter(|_| !path.exists())
@@ -335,7 +335,7 @@ pub(crate) fn make_file(path: &Path) -> Result<()> {
         }
         _ => {}
     }
-    if let Some(log) = left_behind(path) {
+    if let Some(log) = orphaned_log(path) {
         let (path, log) = (path.display(), log.display());
         return Err(Error::Config(format!(
             "the database {path} is missing, and its log {log} holds the last writes; restore the database, or remove its -wal and -shm to start with an empty one"
@@ -353,7 +353,7 @@ pub(crate) fn make_file(path: &Path) -> Result<()> {
 }
 
 /// Converts an error of SQLite.
-pub(crate) fn refused(shown: &str, error: &rusqlite::Error) -> Error {
+pub(crate) fn open_error(shown: &str, error: &rusqlite::Error) -> Error {
     let full = || Error::BrokerFull { broker: shown.to_owned(), problem: "the disk is full".to_owned() };
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => Error::Config(format!("{shown} is not a SQLite database; name another file")),

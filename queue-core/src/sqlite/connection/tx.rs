@@ -152,29 +152,29 @@ impl<'a> Tx<'a> {
     /// Records that the feature is used.
     pub(crate) fn note(&mut self, feature: Feature) -> rusqlite::Result<()> {
         if !self.uses(feature) {
-            schema::note(self.connection, feature)?;
+            schema::mark_feature_used(self.connection, feature)?;
             self.noted.uses |= feature as i64;
         }
         Ok(())
     }
 
     /// Whether a job in this file may have a key.
-    pub(crate) fn keyed(&self) -> bool {
+    pub(crate) fn may_have_keys(&self) -> bool {
         self.uses(Feature::Keys)
     }
 
     /// Whether a job in this file may have a group.
-    pub(crate) fn grouped(&self) -> bool {
+    pub(crate) fn may_have_groups(&self) -> bool {
         self.uses(Feature::Groups)
     }
 
     /// Whether a job in this file may have limits.
-    pub(crate) fn limited(&self) -> bool {
+    pub(crate) fn may_have_limits(&self) -> bool {
         self.uses(Feature::Limits)
     }
 
     /// Whether queues in this file may have aging.
-    pub(crate) fn aged(&self) -> bool {
+    pub(crate) fn may_have_aging(&self) -> bool {
         self.uses(Feature::Aging)
     }
 
@@ -184,12 +184,12 @@ impl<'a> Tx<'a> {
     }
 
     /// Whether a caller waits for the end of a job in this file.
-    pub(crate) fn watched(&self) -> bool {
+    pub(crate) fn may_have_watchers(&self) -> bool {
         self.noted.watched
     }
 
     /// Records that a caller waits for the end of a job.
-    pub(crate) fn note_watched(&mut self) {
+    pub(crate) fn mark_watched(&mut self) {
         self.noted.watched = true;
     }
 
@@ -201,7 +201,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Discards the counts of a queue that is removed.
-    pub(crate) fn forget_counts(&mut self, queue: i64) {
+    pub(crate) fn discard_counts(&mut self, queue: i64) {
         self.counters.retain(|(of, _), _| *of != queue);
     }
 
@@ -214,19 +214,20 @@ impl<'a> Tx<'a> {
 
     /// Stores the current time among the counters of the queue. It counts nothing, so it is also
     /// allowed outside of the doors.
-    pub(crate) fn note_time(&mut self, queue: i64, name: &'static str) -> rusqlite::Result<()> {
+    pub(crate) fn store_time(&mut self, queue: i64, name: &'static str) -> rusqlite::Result<()> {
         let mut note = self.sql("INSERT OR REPLACE INTO queue_counters (queue, name, value) VALUES (?1, ?2, ?3)")?;
         note.execute(params![queue, name, self.now]).map(drop)
     }
 
-    /// Where a bounded search or cleanup of the queue stopped, as it was [noted](Self::note_place).
+    /// Where a bounded search or cleanup of the queue stopped, as it was
+    /// [noted](Self::store_position).
     pub(crate) fn place(&self, queue: i64, name: &str) -> rusqlite::Result<Option<Vec<u8>>> {
         let mut stored = self.sql("SELECT place FROM queue_places WHERE queue = ?1 AND name = ?2")?;
         stored.query_row(params![queue, name], |row| row.get(0)).optional()
     }
 
     /// Stores where a bounded search stopped: the next one continues there. `None`: it starts over.
-    pub(crate) fn note_place(&self, queue: i64, name: &str, place: Option<&[u8]>) -> rusqlite::Result<()> {
+    pub(crate) fn store_position(&self, queue: i64, name: &str, place: Option<&[u8]>) -> rusqlite::Result<()> {
         match place {
             Some(place) => {
                 let mut note = self.sql("INSERT OR REPLACE INTO queue_places (queue, name, place) VALUES (?1, ?2, ?3)")?;
@@ -271,7 +272,7 @@ impl<'a> Tx<'a> {
     }
 
     /// The queue's row, which is created if it is missing.
-    pub(crate) fn queue_made<'n>(&self, name: &'n str) -> rusqlite::Result<Queue<'n>> {
+    pub(crate) fn queue_or_create<'n>(&self, name: &'n str) -> rusqlite::Result<Queue<'n>> {
         if let Some(queue) = self.queue(name)? {
             return Ok(queue);
         }

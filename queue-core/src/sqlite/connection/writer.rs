@@ -257,7 +257,7 @@ impl Group {
         }
         self.waiting = waiting;
         if refused {
-            outcome = self.commit_apart(&mut answers, room);
+            outcome = self.commit_with_savepoints(&mut answers, room);
         }
         match outcome {
             Ok(()) => {}
@@ -270,7 +270,7 @@ impl Group {
                 answers.iter_mut().for_each(|(_, failure)| *failure = Some(error.duplicate()));
             }
         }
-        if answers.iter().any(|(op, _)| op.commit() != Commit::Soon) && self.file.as_ref().is_some_and(|file| !file.is_there()) {
+        if answers.iter().any(|(op, _)| op.commit() != Commit::Soon) && self.file.as_ref().is_some_and(|file| !file.exists_at_path()) {
             // The commit is in a file that is no longer at this path. The file may have been moved,
             // and be opened elsewhere.
             let lost = || Error::ambiguous(self.location.clone(), "its file was deleted or moved while the call was carried out");
@@ -294,7 +294,7 @@ impl Group {
 
     /// Repeats the group with a savepoint per operation, so that a refused operation undoes its
     /// writes. Refusals are rare: without them, no pages are copied.
-    fn commit_apart(&mut self, answers: &mut [(Box<dyn Op>, Option<Error>)], room: bool) -> Result<(), Failed> {
+    fn commit_with_savepoints(&mut self, answers: &mut [(Box<dyn Op>, Option<Error>)], room: bool) -> Result<(), Failed> {
         self.transaction(|tx, refuse| {
             for (op, failure) in answers {
                 *failure = if !room && op.commit().added().is_some() { Some(refuse()) } else { tx.isolated(|tx| op.run(tx))? };
@@ -306,7 +306,7 @@ impl Group {
     /// Repeats the group after the disk was full, without the enqueues and in the space that the
     /// ballast has freed.
     fn commit_without_adding(&mut self, answers: &mut [(Box<dyn Op>, Option<Error>)]) {
-        let outcome = self.commit_apart(answers, false);
+        let outcome = self.commit_with_savepoints(answers, false);
         if let Err(error) = outcome {
             let error = self.error_of(error);
             for (op, failure) in answers {
@@ -357,7 +357,7 @@ impl Group {
     fn transaction(&mut self, work: impl FnOnce(&mut Tx<'_>, &dyn Fn() -> Error) -> Result<(), Failed>) -> Result<(), Failed> {
         let full = || self.full();
         self.connection.prepare_cached(self.begin)?.execute([])?;
-        let outcome = schema::noted(&self.connection).map_err(Failed::from).and_then(|noted| {
+        let outcome = schema::read_noted(&self.connection).map_err(Failed::from).and_then(|noted| {
             // A newer library in another process may have upgraded the file.
             schema::check(noted.schema, &self.location)?;
             let mut tx = Tx::new(&self.connection, noted, self.bell.clock());

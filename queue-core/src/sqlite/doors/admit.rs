@@ -135,14 +135,14 @@ impl Admission {
             }
             let name = next.query_row(params![queue.key, after, end], |row| row.get::<_, String>(0)).optional()?;
             let Some(name) = name else {
-                return if at < PARKED_NAMES { Ok(()) } else { Ok(tx.note_place(queue.key, &place, None)?) };
+                return if at < PARKED_NAMES { Ok(()) } else { Ok(tx.store_position(queue.key, &place, None)?) };
             };
             if failed_releases(&name).all(|failed| failed != release) {
                 self.take_parked_under(tx, queue, &name, suspects)?;
             }
             after = name;
         }
-        Ok(tx.note_place(queue.key, &place, Some(after.as_bytes()))?)
+        Ok(tx.store_position(queue.key, &place, Some(after.as_bytes()))?)
     }
 
     /// Takes jobs that are parked under a name. If the first ones may not be claimed, the search
@@ -158,8 +158,8 @@ impl Admission {
         let behind = tx.place(queue.key, &place)?;
         let last = self.take_parked_behind(tx, queue, task, suspects, &behind.clone().map_or(last, Value::Blob), PARKED_FURTHER)?;
         match last {
-            Some(Value::Blob(last)) => tx.note_place(queue.key, &place, Some(&last))?,
-            _ if behind.is_some() => tx.note_place(queue.key, &place, None)?,
+            Some(Value::Blob(last)) => tx.store_position(queue.key, &place, Some(&last))?,
+            _ if behind.is_some() => tx.store_position(queue.key, &place, None)?,
             _ => {}
         }
         Ok(())
@@ -250,7 +250,7 @@ impl Admission {
         let mut delivery = Delivery::new(id, self.receipt.claim.cast_unsigned(), envelope);
         (delivery.attempts, delivery.crashes) = (attempts, crashes);
         if crashes > 0 {
-            delivery.suspected_for = settle::suspected_for(tx, queue, &stored)?;
+            delivery.suspected_for = settle::suspicion_time(tx, queue, &stored)?;
         }
         (delivery.snoozes, delivery.rate_limited, delivery.odd) = snoozes_of(snoozes);
         self.deliveries.push(delivery);

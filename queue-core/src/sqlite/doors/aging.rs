@@ -23,7 +23,7 @@ use crate::{
 /// The stored aging rule of a queue.
 pub(crate) fn stored(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<u8>> {
     const STORED: &str = "SELECT stored FROM queue_aging WHERE queue = ?1";
-    if !tx.aged() {
+    if !tx.may_have_aging() {
         return Ok(Vec::new());
     }
     Ok(tx.sql(STORED)?.query_row([queue.key], |row| row.get::<_, Vec<u8>>(0)).optional()?.unwrap_or_default())
@@ -40,16 +40,16 @@ pub(super) fn start_aging(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Si
 /// Ends the aging of a job that is no longer ready.
 pub(super) fn stop_aging(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
     const REST: &str = "DELETE FROM queue_rising WHERE queue = ?1 AND id = ?2";
-    if tx.aged() {
+    if tx.may_have_aging() {
         tx.sql(REST)?.execute(params![queue.key, id])?;
     }
     Ok(())
 }
 
 /// When a ready job rises next. A suspect does not rise.
-pub(crate) fn rises(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Option<i64>> {
+pub(crate) fn next_raise(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Option<i64>> {
     const RISES: &str = "SELECT at FROM queue_rising WHERE queue = ?1 AND id = ?2 AND level > 0";
-    if !tx.aged() {
+    if !tx.may_have_aging() {
         return Ok(None);
     }
     tx.sql(RISES)?.query_row(params![queue.key, id], |row| row.get::<_, i64>(0)).optional()
@@ -65,7 +65,7 @@ struct Riser {
 
 /// Raises jobs that have waited for one interval of aging by one priority, to the end of that
 /// priority. One call raises at most as many jobs as may become due at once.
-pub(crate) fn rise(tx: &mut Tx<'_>, queue: &Queue<'_>) -> Result<(), Failed> {
+pub(crate) fn raise_aged_jobs(tx: &mut Tx<'_>, queue: &Queue<'_>) -> Result<(), Failed> {
     /// Jobs that rise, with the state and the crashes of each. Jobs of the same time rise in the
     /// order of their places.
     const DUE: &str = "SELECT rising.id, rising.at, rising.level, job.state, ifnull(job.crashes, 0) FROM queue_rising AS rising \
@@ -98,7 +98,7 @@ pub(crate) fn rise(tx: &mut Tx<'_>, queue: &Queue<'_>) -> Result<(), Failed> {
             tx.sql(PRIORITY)?.execute(params![queue.key, id, level - 1])?;
             limits::leave(tx, queue, &id)?;
             let place = ready::push_to_line(tx, queue, &id, End::Tail)?;
-            groups::review_of(tx, queue, &id)?;
+            groups::review_group_of(tx, queue, &id)?;
             tx.sql(PRIORITY)?.execute(params![queue.key, id, own])?;
             if level == 1 {
                 tx.sql(DROP)?.execute(params![queue.key, id])?;

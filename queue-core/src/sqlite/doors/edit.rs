@@ -33,7 +33,7 @@ struct Own {
 pub(crate) fn edit(tx: &mut Tx<'_>, queue: &Queue<'_>, request: &EditJob) -> Result<EditedJob, Failed> {
     const EDIT: &str = "UPDATE queue_jobs SET envelope = ?3, priority = ?4, digest = ?5 WHERE queue = ?1 AND id = ?2";
     let id = request.id.as_bytes();
-    let Some(own) = own(tx, queue, request)? else { return Ok(EditedJob::Missing) };
+    let Some(own) = read_own(tx, queue, request)? else { return Ok(EditedJob::Missing) };
     let state = row::state(own.state)?;
     if state == JobState::Active || state.is_final() {
         return Ok(EditedJob::Closed(state));
@@ -63,31 +63,31 @@ pub(crate) fn edit(tx: &mut Tx<'_>, queue: &Queue<'_>, request: &EditJob) -> Res
         JobState::Ready => retimes || own.regroups || own.priority != priority,
         _ => retimes,
     };
-    let leaving = if leaves { Some(ready::leave(tx, queue, id, own.state)?) } else { None };
+    let leaving = if leaves { Some(ready::remove_waiting(tx, queue, id, own.state)?) } else { None };
     if leaves {
         // The job is scheduled until its new data is stored. Its time tells the triggers for
         // watchers its old state.
-        tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, SCHEDULED, -1 - own.state])?;
-        groups::review_of(tx, queue, id)?;
+        tx.sql(sql!("return_to_waiting.sql"))?.execute(params![queue.key, id, SCHEDULED, -1 - own.state])?;
+        groups::review_group_of(tx, queue, id)?;
     } else if let Some(at) = request.at_ms.filter(|_| retimes) {
-        tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, HELD, at])?;
+        tx.sql(sql!("return_to_waiting.sql"))?.execute(params![queue.key, id, HELD, at])?;
     }
     let digest = request.id.is_given().then(|| request.digest.cast_signed());
     tx.sql(EDIT)?.execute(params![queue.key, id, request.envelope, priority, digest])?;
-    tags::note(tx, queue, id, &request.envelope)?;
+    tags::store(tx, queue, id, &request.envelope)?;
     if own.regroups {
-        regroup(tx, queue, &own, &wanted)?;
+        replace_group(tx, queue, &own, &wanted)?;
     }
     if let Some(key) = rekeys {
-        keys::exchange(tx, queue, id, &key)?;
+        keys::replace(tx, queue, id, &key)?;
     }
     if let Some(job) = leaving {
-        arrive(tx, queue, job, &own, request.at_ms.or(own.at).unwrap_or(tx.now))?;
+        push_or_schedule(tx, queue, job, &own, request.at_ms.or(own.at).unwrap_or(tx.now))?;
     }
     Ok(EditedJob::Yes)
 }
 
-fn own(tx: &Tx<'_>, queue: &Queue<'_>, request: &EditJob) -> Result<Option<Own>, Failed> {
+fn read_own(tx: &Tx<'_>, queue: &Queue<'_>, request: &EditJob) -> Result<Option<Own>, Failed> {
     const OWN: &str = "SELECT state, envelope, priority, pos FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     let id = request.id.as_bytes();
     let read = |row: &rusqlite::Row<'_>| {
@@ -117,18 +117,18 @@ fn wanted(request: &EditJob) -> NewJob {
 
 /// Changes the group or the limits of a job that is in no line. The job may block the line of its
 /// old group.
-fn regroup(tx: &mut Tx<'_>, queue: &Queue<'_>, own: &Own, wanted: &NewJob) -> Result<(), Failed> {
+fn replace_group(tx: &mut Tx<'_>, queue: &Queue<'_>, own: &Own, wanted: &NewJob) -> Result<(), Failed> {
     let id = wanted.id.as_bytes();
     if own.group == wanted.group && own.group.is_some() {
         limits::forget(tx, queue, id)?;
     } else {
-        groups::leave(tx, queue, id, true)?;
+        groups::unblock(tx, queue, id, true)?;
     }
-    Ok(groups::note(tx, queue, wanted)?)
+    Ok(groups::store_group_of(tx, queue, wanted)?)
 }
 
 /// Lets the job wait again, at the tail of its line or for its time.
-fn arrive(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, own: &Own, at: i64) -> Result<(), Failed> {
+fn push_or_schedule(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, own: &Own, at: i64) -> Result<(), Failed> {
     const READABLE: &str = "UPDATE queue_jobs SET note = NULL WHERE queue = ?1 AND id = ?2";
     let id = job.arrives();
     if own.state == PARKED {
@@ -136,7 +136,7 @@ fn arrive(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, own: &Own, at: i
     }
     if at > tx.now {
         let state = if own.state == RETRY { RETRY } else { SCHEDULED };
-        tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, state, at])?;
+        tx.sql(sql!("return_to_waiting.sql"))?.execute(params![queue.key, id, state, at])?;
     } else {
         ready::push(tx, queue, &id, End::Tail)?;
     }

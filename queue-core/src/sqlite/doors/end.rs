@@ -3,16 +3,16 @@
 //!
 //! | function | end | other changes |
 //! |---|---|---|
-//! | [`acked`] | gone, through `settle` as well | `done` |
-//! | [`done`] | gone, or `done` with its result during its retention | a chosen id is remembered; `done` |
+//! | [`ack_and_delete`] | gone, through `settle` as well | `done` |
+//! | [`complete`] | gone, or `done` with its result during its retention | a chosen id is remembered; `done` |
 //! | [`bury`], [`bury_unreadable`] | `dead` | `dead` |
-//! | [`cancelled`], [`expired`] | `cancelled`, `expired`, kept for a day; a chosen id may be used again | `cancelled`, `expired` |
+//! | [`cancel`], [`expire`] | `cancelled`, `expired`, kept for a day; a chosen id may be used again | `cancelled`, `expired` |
 //! | [`delete`], [`delete_record`] | gone, its remembered id too | nothing |
 //! | [`replace_record`] | the record of a cancelled or expired job, when its id is used again | nothing |
 //! | all of these, in `note_end_and_notify` | | the job's schedule records its end, and its watchers are notified |
 //! | [`repair`] | gone: a row with an invalid id | `repaired` |
 //! | [`evict_dead`], [`evict_kept`], [`trim`] | gone: the oldest records of a final state | `dead_evicted` |
-//! | [`forget`] | remembered ids | nothing |
+//! | [`forget_given_ids`] | remembered ids | nothing |
 //!
 //! All of them release the job's key and the line of its group: see [`keys`] and [`groups`]. They
 //! also update the broker's internal counters (`.kept`, `.kept_bytes`, `.dead_bytes`,
@@ -26,7 +26,7 @@ use rusqlite::{
 };
 
 use super::{
-    Leaving, back, groups, keys, ready,
+    Leaving, groups, keys, ready, return_jobs,
     row::{self, ACTIVE, CANCELLED, DEAD, DONE, EXPIRED, PARKED, Receipt},
     settle, watched,
 };
@@ -47,26 +47,26 @@ use crate::{
 
 /// Acks a job that leaves no record, has a generated id and is not watched. This is the common
 /// case, and one statement passes both doors. False: its receipt is not valid.
-pub(crate) fn acked(tx: &mut Tx<'_>, queue: &Queue<'_>, receipt: Receipt, id: &[u8]) -> Result<bool, Failed> {
+pub(crate) fn ack_and_delete(tx: &mut Tx<'_>, queue: &Queue<'_>, receipt: Receipt, id: &[u8]) -> Result<bool, Failed> {
     let gone = tx.sql(sql!("end_acked.sql"))?.execute(params![queue.key, id, ACTIVE, receipt.lane, receipt.claim])?;
     if gone == 0 {
-        settle::stale(tx, receipt, id)?;
+        settle::record_stale(tx, receipt, id)?;
         return Ok(false);
     }
     tx.count(queue.key, "done", 1);
-    keys::give_back(tx, queue, id, true)?;
-    if tx.grouped() {
-        groups::ended(tx, queue, id)?;
+    keys::release_key_of(tx, queue, id, true)?;
+    if tx.may_have_groups() {
+        groups::release_slot_and_unblock(tx, queue, id)?;
     }
-    schedule::ended(tx, queue, id, "done")?;
+    schedule::record_end(tx, queue, id, "done")?;
     Ok(true)
 }
 
 /// Notifies the schedule and the watchers of a job of its end.
-fn note_end_and_notify(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, how: &str) -> Result<(), Failed> {
+fn report_end(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, how: &str) -> Result<(), Failed> {
     match job.id {
         ValueRef::Blob(id) => {
-            schedule::ended(tx, queue, id, how)?;
+            schedule::record_end(tx, queue, id, how)?;
             watched::notify(tx, queue, id)
         }
         // A value that is not an id belongs to no schedule and no caller.
@@ -82,22 +82,22 @@ pub(crate) struct Kept<'a> {
 }
 
 /// The job has succeeded.
-pub(crate) fn done(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, kept: Option<&Kept<'_>>) -> Result<(), Failed> {
+pub(crate) fn complete(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, kept: Option<&Kept<'_>>) -> Result<(), Failed> {
     /// Keeps a done job. Returns its bytes, including those of its result.
     /// ?1 queue, ?2 id, ?3 state done, ?4 pos: until when it is kept, ?5 now, ?6 result.
     const END_DONE: &str = "UPDATE queue_jobs SET state = ?3, rank = 0, pos = ?4, ended = ?5, result = ?6 \
         WHERE queue = ?1 AND id = ?2 RETURNING length(envelope) + ifnull(length(result), 0)";
     if let Some(digest) = job.digest {
-        remember(tx, queue, &job, digest)?;
+        remember_given_id(tx, queue, &job, digest)?;
     }
-    note_end_and_notify(tx, queue, &job, "done")?;
+    report_end(tx, queue, &job, "done")?;
     let id = job.arrives();
     tx.count(queue.key, "done", 1);
-    let Some(&Kept { keep, result, limits }) = kept else { return gone(tx, queue, &id) };
-    keys::give_back(tx, queue, &id, false)?;
+    let Some(&Kept { keep, result, limits }) = kept else { return delete_job(tx, queue, &id) };
+    keys::release_key_of(tx, queue, &id, false)?;
     let until = after(tx.now, keep);
     let bytes: i64 = tx.sql(END_DONE)?.query_row(params![queue.key, id, DONE, until, tx.now, result], |row| row.get(0))?;
-    groups::leave(tx, queue, &id, false)?;
+    groups::unblock(tx, queue, &id, false)?;
     tx.count(queue.key, ".kept", 1);
     tx.count(queue.key, ".kept_bytes", bytes);
     // Deletes two records for each one that is added, until a lowered limit is met.
@@ -110,11 +110,11 @@ pub(crate) fn bury(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, reason:
     /// Makes a dead letter of a job. Returns its bytes.
     const BURY: &str = "UPDATE queue_jobs SET state = ?3, rank = 0, pos = ?4, ended = ?4, note = ?5 \
         WHERE queue = ?1 AND id = ?2 RETURNING length(envelope)";
-    note_end_and_notify(tx, queue, &job, "dead")?;
+    report_end(tx, queue, &job, "dead")?;
     let id = job.arrives();
-    keys::give_back(tx, queue, &id, false)?;
+    keys::release_key_of(tx, queue, &id, false)?;
     let bytes: i64 = tx.sql(BURY)?.query_row(params![queue.key, id, DEAD, tx.now, reason.name()], |row| row.get(0))?;
-    groups::leave(tx, queue, &id, false)?;
+    groups::unblock(tx, queue, &id, false)?;
     tx.count(queue.key, ".dead_bytes", bytes);
     tx.count(queue.key, "dead", 1);
     Ok(())
@@ -138,7 +138,7 @@ pub(crate) fn bury_unreadable(tx: &mut Tx<'_>, queue: &Queue<'_>, items: usize) 
             _ => None,
         };
         let (Some(unreadable), Some(id)) = (unreadable, id) else {
-            back::keep_parked(tx, queue, &stored)?;
+            return_jobs::keep_parked(tx, queue, &stored)?;
             continue;
         };
         let name = Envelope::decode(&envelope).map(|envelope| parked_under(&envelope.task, &unreadable.releases));
@@ -152,31 +152,31 @@ pub(crate) fn bury_unreadable(tx: &mut Tx<'_>, queue: &Queue<'_>, items: usize) 
 }
 
 /// Cancels the job.
-pub(crate) fn cancelled(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, note: Option<&str>) -> Result<(), Failed> {
-    note_end_and_notify(tx, queue, &job, "cancelled")?;
-    unwanted(tx, queue, job, CANCELLED, note)?;
+pub(crate) fn cancel(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, note: Option<&str>) -> Result<(), Failed> {
+    report_end(tx, queue, &job, "cancelled")?;
+    end_without_run(tx, queue, job, CANCELLED, note)?;
     tx.count(queue.key, "cancelled", 1);
     Ok(())
 }
 
 /// The job was not started before its expiry.
-pub(crate) fn expired(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>) -> Result<(), Failed> {
-    note_end_and_notify(tx, queue, &job, "expired")?;
-    unwanted(tx, queue, job, EXPIRED, None)?;
+pub(crate) fn expire(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>) -> Result<(), Failed> {
+    report_end(tx, queue, &job, "expired")?;
+    end_without_run(tx, queue, job, EXPIRED, None)?;
     tx.count(queue.key, "expired", 1);
     Ok(())
 }
 
-fn unwanted(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, state: i64, note: Option<&str>) -> Result<(), Failed> {
+fn end_without_run(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, state: i64, note: Option<&str>) -> Result<(), Failed> {
     /// Ends a job that no worker will run any more. Returns its bytes.
     /// ?1 queue, ?2 id, ?3 state (cancelled or expired), ?4 pos: until when it is kept, ?5 now, ?6
     /// reason.
     const UNWANTED: &str = "UPDATE queue_jobs SET state = ?3, rank = 0, pos = ?4, ended = ?5, note = ?6 \
         WHERE queue = ?1 AND id = ?2 RETURNING length(envelope)";
     let (until, id) = (after(tx.now, ENDED_KEEP), job.arrives());
-    keys::give_back(tx, queue, &id, false)?;
+    keys::release_key_of(tx, queue, &id, false)?;
     let bytes: i64 = tx.sql(UNWANTED)?.query_row(params![queue.key, id, state, until, tx.now, note], |row| row.get(0))?;
-    groups::leave(tx, queue, &id, false)?;
+    groups::unblock(tx, queue, &id, false)?;
     tx.count(queue.key, ".kept", 1);
     tx.count(queue.key, ".kept_bytes", bytes);
     Ok(())
@@ -184,16 +184,16 @@ fn unwanted(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, state: i64, no
 
 /// An operator removes a waiting job.
 pub(crate) fn delete(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>) -> Result<(), Failed> {
-    note_end_and_notify(tx, queue, &job, "deleted")?;
+    report_end(tx, queue, &job, "deleted")?;
     let id = job.arrives();
-    gone(tx, queue, &id)?;
-    Ok(forget_one(tx, queue, &id)?)
+    delete_job(tx, queue, &id)?;
+    Ok(forget_given_id(tx, queue, &id)?)
 }
 
 /// An operator removes the record of an ended job.
 pub(crate) fn delete_record(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], state: i64, bytes: i64) -> Result<(), Failed> {
     remove(tx, queue, id, state, bytes)?;
-    Ok(forget_one(tx, queue, id)?)
+    Ok(forget_given_id(tx, queue, id)?)
 }
 
 /// The record of a cancelled or expired job: its state and its bytes.
@@ -210,13 +210,13 @@ pub(crate) fn replace_record(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], Befo
 
 /// Removes a row with an invalid id: such a job could not be ended.
 pub(super) fn repair(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &Value) -> Result<(), Failed> {
-    gone(tx, queue, id)?;
-    repaired(tx, queue, 1);
+    delete_job(tx, queue, id)?;
+    count_repairs(tx, queue, 1);
     Ok(())
 }
 
 /// Counts the repairs of the auditor.
-pub(crate) fn repaired(tx: &mut Tx<'_>, queue: &Queue<'_>, damages: usize) {
+pub(crate) fn count_repairs(tx: &mut Tx<'_>, queue: &Queue<'_>, damages: usize) {
     tx.count(queue.key, "repaired", i64::try_from(damages).unwrap_or(i64::MAX));
 }
 
@@ -289,7 +289,7 @@ fn evict(
 
 /// Forgets at most `items` remembered ids that are older than that, and at most `items` more while
 /// there are more than `most`.
-pub(crate) fn forget(tx: &mut Tx<'_>, queue: &Queue<'_>, until: i64, most: i64, items: usize) -> Result<usize, Failed> {
+pub(crate) fn forget_given_ids(tx: &mut Tx<'_>, queue: &Queue<'_>, until: i64, most: i64, items: usize) -> Result<usize, Failed> {
     /// Removes old remembered ids.
     /// ?1 queue, ?2 ended until then, ?3 limit.
     const FORGET_OLD: &str = "DELETE FROM queue_remembered WHERE queue = ?1 AND id IN \
@@ -306,7 +306,7 @@ pub(crate) fn forget(tx: &mut Tx<'_>, queue: &Queue<'_>, until: i64, most: i64, 
 }
 
 /// Remembers the chosen id of a done job.
-fn remember(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, digest: i64) -> rusqlite::Result<()> {
+fn remember_given_id(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, digest: i64) -> rusqlite::Result<()> {
     const REMEMBER: &str = "INSERT INTO queue_remembered (queue, id, digest, ended) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
     let new = tx.sql(REMEMBER)?.execute(params![queue.key, job.id(), digest, tx.now])?;
     tx.count(queue.key, ".remembered", i64::try_from(new).unwrap_or(i64::MAX));
@@ -314,7 +314,7 @@ fn remember(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, digest: i64) 
 }
 
 /// Allows a chosen id to be used again.
-pub(crate) fn forget_one(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
+pub(crate) fn forget_given_id(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
     const FORGET: &str = "DELETE FROM queue_remembered WHERE queue = ?1 AND id = ?2";
     let forgotten = tx.sql(FORGET)?.execute(params![queue.key, id])?;
     tx.count(queue.key, ".remembered", -i64::try_from(forgotten).unwrap_or(0));
@@ -323,7 +323,7 @@ pub(crate) fn forget_one(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + 
 
 /// Removes the record of an ended job, and subtracts it from the broker's internal counters.
 fn remove(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), state: i64, bytes: i64) -> Result<(), Failed> {
-    gone(tx, queue, id)?;
+    delete_job(tx, queue, id)?;
     if state == DEAD {
         tx.count(queue.key, ".dead_bytes", -bytes);
     } else {
@@ -334,9 +334,9 @@ fn remove(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), state:
 }
 
 /// Removes the row of a job.
-fn gone(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> Result<(), Failed> {
+fn delete_job(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> Result<(), Failed> {
     const GONE: &str = "DELETE FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     tx.sql(GONE)?.execute(params![queue.key, id])?;
-    groups::leave(tx, queue, id, true)?;
-    keys::give_back(tx, queue, id, true)
+    groups::unblock(tx, queue, id, true)?;
+    keys::release_key_of(tx, queue, id, true)
 }

@@ -52,7 +52,7 @@ pub(super) struct Row {
 /// The stored group of a job.
 pub(crate) fn of(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<Option<Vec<u8>>> {
     const OF: &str = "SELECT name FROM queue_grouped WHERE queue = ?1 AND id = ?2";
-    if !tx.grouped() {
+    if !tx.may_have_groups() {
         return Ok(None);
     }
     tx.sql(OF)?.query_row(params![queue.key, id], |row| row.get::<_, Vec<u8>>(0)).optional()
@@ -75,7 +75,7 @@ pub(super) fn row(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Resu
 /// The groups that are served next.
 pub(crate) fn next(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Result<Vec<Vec<u8>>> {
     const NEXT: &str = "SELECT name FROM queue_groups WHERE queue = ?1 AND eligible & 1 ORDER BY start, name LIMIT ?2";
-    if !tx.grouped() {
+    if !tx.may_have_groups() {
         return Ok(Vec::new());
     }
     tx.sql(NEXT)?.query_map(params![queue.key, Unsigned(most)], |row| row.get::<_, Vec<u8>>(0))?.collect()
@@ -83,7 +83,7 @@ pub(crate) fn next(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Res
 
 /// At most this number of groups with a ready job, eligible or not: the first ones by line, and for
 /// jobs with limits the first ones by name.
-pub(crate) fn some_with_jobs(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Result<Vec<Vec<u8>>> {
+pub(crate) fn with_ready_jobs(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> rusqlite::Result<Vec<Vec<u8>>> {
     /// Some groups with jobs in their lines. The query searches for the next line that has a job,
     /// so other entries of the index cost nothing.
     /// ?1 queue, ?2 state (in the line of a group), ?3 limit.
@@ -203,7 +203,7 @@ pub(crate) fn is_full(tx: &Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> rusqlite:
 
 /// The state of a job's group: its cap, its running jobs and its line, and whether it is eligible.
 /// `None`: the job has no group.
-pub(crate) fn allowed(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<Option<(GroupLine, bool)>, Failed> {
+pub(crate) fn group_line(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<Option<(GroupLine, bool)>, Failed> {
     const HOLDERS: &str = "SELECT id FROM queue_holders WHERE queue = ?1 AND name = ?2 LIMIT ?3";
     let Some(stored) = of(tx, queue, id)? else { return Ok(None) };
     let Some(name) = GroupName::of_stored(&stored) else { return Ok(None) };
@@ -230,7 +230,7 @@ pub(crate) fn eligible(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<u64> 
 }
 
 /// Stores the group of a new job.
-pub(super) fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> rusqlite::Result<()> {
+pub(super) fn store_group_of(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> rusqlite::Result<()> {
     const NOTE: &str = "INSERT OR REPLACE INTO queue_grouped (queue, id, name) VALUES (?1, ?2, ?3)";
     let Some(group) = limits::group_of(job) else { return Ok(()) };
     tx.note(Feature::Groups)?;
@@ -261,7 +261,7 @@ pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized
     };
     let number = MIDDLE.saturating_add(pos);
     let chained = match limits::of(tx, queue, id)? {
-        Some(limited) => chain(tx, queue, id, &name, &limited, (number, holds))?,
+        Some(limited) => push_to_chain(tx, queue, id, &name, &limited, (number, holds))?,
         None => false,
     };
     let state = match chained {
@@ -276,7 +276,7 @@ pub(super) fn push(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized
 }
 
 /// Puts a job with limits into its chain. False: it is a suspect, which is not in a chain.
-fn chain(
+fn push_to_chain(
     tx: &Tx<'_>,
     queue: &Queue<'_>,
     id: &(impl ToSql + ?Sized),
@@ -297,13 +297,13 @@ fn chain(
 
 /// Whether a job is in a line and its limits permit to examine it. The result is the bit for an
 /// eligible job or for a suspect.
-fn is_lined(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<i64> {
+fn is_in_line(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<i64> {
     const STATE: &str = "SELECT state FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     let state = tx.sql(STATE)?.query_row(params![queue.key, id], |row| row.get::<_, i64>(0)).optional()?;
     Ok(match state {
         Some(LINED) => ELIGIBLE,
         Some(LINED_SUSPECT) => ELIGIBLE_SUSPECT,
-        _ if tx.limited() && limits::is_open(tx, queue, id)? => ELIGIBLE,
+        _ if tx.may_have_limits() && limits::is_open(tx, queue, id)? => ELIGIBLE,
         _ => 0,
     })
 }
@@ -317,12 +317,12 @@ fn may_start(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], row: &Row) -> rusqlite
         return Ok(0);
     }
     if let Some(front) = row.front.as_ref().filter(|_| is_ordered(rule)) {
-        return is_lined(tx, queue, front);
+        return is_in_line(tx, queue, front);
     }
     let lined: i64 = tx.sql(ANY)?.query_row(params![queue.key, LINED, LINED_SUSPECT, row.line], |row| row.get(0))?;
-    if tx.limited() && is_in_order(rule) {
+    if tx.may_have_limits() && is_in_order(rule) {
         let first = first_in_line(tx, queue, name, row.line, 1)?.pop();
-        return Ok(lined & ELIGIBLE_SUSPECT | first.map_or(Ok(0), |first| is_lined(tx, queue, &first))?);
+        return Ok(lined & ELIGIBLE_SUSPECT | first.map_or(Ok(0), |first| is_in_line(tx, queue, &first))?);
     }
     Ok(if limits::has_open(tx, queue, name)? { lined | ELIGIBLE } else { lined })
 }
@@ -351,7 +351,7 @@ pub(crate) fn review(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlit
 }
 
 /// A job has moved: an empty chain is removed, and its group is reviewed.
-pub(super) fn review_of(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
+pub(super) fn review_group_of(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
     let Some(name) = of(tx, queue, id)? else { return Ok(()) };
     if let Some(limited) = limits::of(tx, queue, id)? {
         limits::left(tx, queue, &name, &limited)?;
@@ -360,16 +360,16 @@ pub(super) fn review_of(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?
 }
 
 /// Releases the slot of a job that ran.
-pub(crate) fn give_slot_back(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
+pub(crate) fn release_slot(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
     let Some(name) = of(tx, queue, id)? else { return Ok(()) };
     limits::give_slots_back(tx, queue, id)?;
-    if free_slot(tx, queue, &name, id)? {
+    if delete_slot(tx, queue, &name, id)? {
         review(tx, queue, &name)?;
     }
     Ok(())
 }
 
-fn free_slot(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], id: &(impl ToSql + ?Sized)) -> rusqlite::Result<bool> {
+fn delete_slot(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], id: &(impl ToSql + ?Sized)) -> rusqlite::Result<bool> {
     const GIVE: &str = "DELETE FROM queue_holders WHERE queue = ?1 AND name = ?2 AND id = ?3";
     Ok(tx.sql(GIVE)?.execute(params![queue.key, name, id])? > 0)
 }
@@ -387,29 +387,29 @@ pub(crate) fn start(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], id: &(impl ToSq
 }
 
 /// Unblocks the line that an ended job blocks. `gone`: the entry of its group is deleted as well.
-pub(super) fn leave(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), gone: bool) -> rusqlite::Result<()> {
+pub(super) fn unblock(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), is_deleted: bool) -> rusqlite::Result<()> {
     match of(tx, queue, id)? {
-        Some(name) => leave_line(tx, queue, id, &name, gone),
+        Some(name) => unblock_line(tx, queue, id, &name, is_deleted),
         None => Ok(()),
     }
 }
 
 /// The same for an active job that has ended without a record. Its slot is released as well.
-pub(super) fn ended(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<()> {
+pub(super) fn release_slot_and_unblock(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<()> {
     let Some(name) = of(tx, queue, id)? else { return Ok(()) };
     limits::give_slots_back(tx, queue, id)?;
-    free_slot(tx, queue, &name, id)?;
-    leave_line(tx, queue, id, &name, true)
+    delete_slot(tx, queue, &name, id)?;
+    unblock_line(tx, queue, id, &name, true)
 }
 
-fn leave_line(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), name: &[u8], gone: bool) -> rusqlite::Result<()> {
+fn unblock_line(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized), name: &[u8], is_deleted: bool) -> rusqlite::Result<()> {
     const FREE: &str = "UPDATE queue_groups SET front = NULL WHERE queue = ?1 AND name = ?2 AND front = ?3";
     const FORGET: &str = "DELETE FROM queue_grouped WHERE queue = ?1 AND id = ?2";
     tx.sql(FREE)?.execute(params![queue.key, name, id])?;
     if let Some(limited) = limits::of(tx, queue, id)? {
         limits::left(tx, queue, name, &limited)?;
     }
-    if gone {
+    if is_deleted {
         tx.sql(FORGET)?.execute(params![queue.key, id])?;
         limits::forget(tx, queue, id)?;
     }
@@ -467,7 +467,7 @@ pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> Result<(usi
     let stopped = looked.len() == most || last != looked.last().map(|(line, start, _)| (*start, *line));
     let stored = last.filter(|_| stopped).map(|(start, line)| [start.to_be_bytes(), line.to_be_bytes()].concat());
     if stored.is_some() || place.is_some() {
-        tx.note_place(queue.key, PLACE, stored.as_deref())?;
+        tx.store_position(queue.key, PLACE, stored.as_deref())?;
     }
     if !waits && !stopped {
         virtual_time::restart(tx, queue)?;

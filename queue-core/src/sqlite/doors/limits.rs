@@ -63,7 +63,7 @@ pub(crate) enum Until {
 /// The limits of a job, if it has any.
 pub(crate) fn of(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<Option<Limited>> {
     const OF: &str = "SELECT keys, cost FROM queue_limited WHERE queue = ?1 AND id = ?2";
-    if !tx.limited() {
+    if !tx.may_have_limits() {
         return Ok(None);
     }
     let read = |row: &rusqlite::Row<'_>| {
@@ -90,7 +90,7 @@ pub(super) fn group_of(job: &NewJob) -> Option<Vec<u8>> {
 /// Forgets the limits of a job that is gone.
 pub(super) fn forget(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
     const FORGET: &str = "DELETE FROM queue_limited WHERE queue = ?1 AND id = ?2";
-    if tx.limited() {
+    if tx.may_have_limits() {
         tx.sql(FORGET)?.execute(params![queue.key, id])?;
     }
     Ok(())
@@ -175,7 +175,7 @@ pub(super) fn drop_empty(tx: &Tx<'_>, queue: &Queue<'_>, chain: i64) -> rusqlite
 /// A job leaves the line. If its chain is shut, the key may have waited for this job, and lets
 /// others start that cost less.
 pub(super) fn leave(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
-    if tx.limited()
+    if tx.may_have_limits()
         && let Some(key) = shut_under(tx, queue, id)?
     {
         recheck_key(tx, queue, &key)?;
@@ -202,7 +202,7 @@ pub(super) fn left(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8], limited: &Li
 /// Whether a group has a chain that is open.
 pub(super) fn has_open(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<bool> {
     const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_chains WHERE queue = ?1 AND name = ?2 AND shut IS NULL)";
-    if !tx.limited() {
+    if !tx.may_have_limits() {
         return Ok(false);
     }
     tx.sql(ANY)?.query_row(params![queue.key, name], |row| row.get(0))
@@ -316,7 +316,7 @@ pub(super) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<bool> {
 /// among them: there is more work.
 pub(super) fn next_due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Option<i64>> {
     const NEXT: &str = "SELECT min(at) FROM queue_wakes WHERE queue = ?1 AND at > ?2";
-    if !tx.limited() {
+    if !tx.may_have_limits() {
         return Ok(None);
     }
     tx.sql(NEXT)?.query_row(params![queue.key, tx.now], |row| row.get(0))
@@ -431,7 +431,7 @@ pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::R
     let last = looked.get(passed.saturating_sub(1)).filter(|_| looked.len() == most || passed < looked.len());
     let stored = last.map(|(key, tat, _)| [&tat.to_be_bytes()[..], key].concat());
     if stored.is_some() || place.is_some() {
-        tx.note_place(queue.key, PLACE, stored.as_deref())?;
+        tx.store_position(queue.key, PLACE, stored.as_deref())?;
     }
     Ok((removed, last.is_some()))
 }

@@ -5,7 +5,7 @@
 //!            ready ──────────► admit ──────────► settle ───┬──► end
 //!   (enqueue; the line)   (a lane claims)  (out of active) │
 //!              ▲                                           │
-//!              └─────────────────── back ◄─────────────────┘
+//!              └──────────────── return_jobs ◄─────────────┘
 //! ```
 //!
 //! | door | way | passing jobs |
@@ -13,7 +13,7 @@
 //! | [`ready`] | into the line; out of it without a run | enqueued and due jobs; cancel, delete |
 //! | [`admit`] | → `active` | the jobs that a turn claims: of the line, suspects, parked ones |
 //! | [`settle`] | out of `active` | every ending, reclaim, cancel, repair |
-//! | [`back`] | → `ready`, `scheduled`, `retry`, `parked` again | nack, snooze, repeat, release, park, reclaim, requeue, repair |
+//! | [`return_jobs`] | → `ready`, `scheduled`, `retry`, `parked` again | nack, snooze, repeat, release, park, reclaim, requeue, repair |
 //! | [`end`] | → `done`, `dead`, `cancelled`, `expired`, or gone | ack, bury, cancel, expire, delete, eviction, repair |
 //!
 //! [`edit`] changes a waiting job. If its place changes, the job leaves the line and joins it
@@ -30,12 +30,12 @@
 //! that holds a resource for a job (a slot) has one place where it is acquired and one where it is
 //! released.
 //!
-//! [`Leaving`] is the proof that a job has left its place: only doors create one, and `back` and
+//! [`Leaving`] is the proof that a job has left its place: only doors create one, and `return_jobs`
+//! and
 //! `end` consume it.
 
 pub(crate) mod admit;
 pub(crate) mod aging;
-pub(crate) mod back;
 mod chains;
 pub(crate) mod edit;
 pub(crate) mod end;
@@ -46,6 +46,7 @@ pub(crate) mod limits;
 pub(crate) mod page;
 pub(crate) mod pauses;
 pub(crate) mod ready;
+pub(crate) mod return_jobs;
 pub(crate) mod rotation;
 pub(crate) mod row;
 mod rules;
@@ -59,8 +60,8 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use crate::broker::Unreadable;
 
-/// A job between two places: [`settle`] or [`ready`] has removed it from one, and `back` or `end`
-/// puts it into another.
+/// A job between two places: [`settle`] or [`ready`] has removed it from one, and `return_jobs` or
+/// `end` puts it into another.
 #[derive(Debug)]
 #[must_use = "a job that leaves its place needs another one"]
 pub(crate) struct Leaving<'a> {

@@ -49,14 +49,14 @@ pub(crate) fn page<T>(
     mut read: impl FnMut(&Row<'_>) -> T,
 ) -> Result<Jobs<T>, Failed> {
     match state {
-        JobState::Active => active(tx, queue, from, limit, read),
-        _ if from == LAST => last(tx, queue, &runs(state), limit, read).map(|jobs| (jobs, None)),
-        JobState::Ready => line(tx, queue, from, limit, read),
+        JobState::Active => read_active(tx, queue, from, limit, read),
+        _ if from == LAST => read_last(tx, queue, &runs(state), limit, read).map(|jobs| (jobs, None)),
+        JobState::Ready => read_line(tx, queue, from, limit, read),
         _ => {
             let run = (row::number(state), 0);
             let (time, ties) = if from & BEHIND == 0 { (i64::MIN, from) } else { time_of(from) };
             let (mut found, mut next, mut times) = (Vec::new(), None, Vec::new());
-            some(tx, queue, run, limit + 1, ties, time, |row, pos| {
+            read_run(tx, queue, run, limit + 1, ties, time, |row, pos| {
                 if found.len() == limit {
                     next = Some(());
                     return;
@@ -66,7 +66,7 @@ pub(crate) fn page<T>(
             })?;
             let next = next.and(times.last()).map(|last| {
                 let here = times.iter().filter(|time| *time == last).count() as u64;
-                behind_time(*last, if *last == time { ties + here } else { here })
+                place_of_time(*last, if *last == time { ties + here } else { here })
             });
             Ok((found, next))
         }
@@ -74,7 +74,7 @@ pub(crate) fn page<T>(
 }
 
 /// `ready`: the suspects, then the priorities.
-fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Jobs<T>, Failed> {
+fn read_line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Jobs<T>, Failed> {
     /// Jobs with limits, chain by chain, as `people/record.rs` reads them. Of the chains with the
     /// same group and keys, that of the highest priority comes first.
     const READY_PAGE_CHAINS: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, job.pos, \
@@ -92,7 +92,7 @@ fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: im
         let begin = behind.filter(|_| n == first).map_or(i64::MIN, |behind: i64| behind.saturating_add(1));
         let room = limit + 1 - found.len() - usize::from(more);
         let before = found.len();
-        some(tx, queue, run, room, skip, begin, |row, pos| {
+        read_run(tx, queue, run, room, skip, begin, |row, pos| {
             if found.len() == limit {
                 more = true;
                 return;
@@ -104,7 +104,7 @@ fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: im
             break;
         }
         if skip > 0 {
-            skip = if found.len() > before { 0 } else { skip - passed(tx, queue, run, skip)? };
+            skip = if found.len() > before { 0 } else { skip - count_skipped(tx, queue, run, skip)? };
         }
     }
     // The jobs of groups follow.
@@ -126,7 +126,7 @@ fn line<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: im
             read_here += 1;
             last = Some((n, offset.saturating_add(read_here)));
         }
-        skip = if read_here > 0 || skip == 0 { 0 } else { skip.saturating_sub(lined(tx, queue, state)?) };
+        skip = if read_here > 0 || skip == 0 { 0 } else { skip.saturating_sub(count_grouped(tx, queue, state)?) };
     }
     let next =
         last.filter(|_| more).map(|(n, pos)| BEHIND | (n as u64) << 60 | pos.clamp(-BIAS, BIAS - 1).wrapping_add(BIAS).cast_unsigned());
@@ -140,7 +140,7 @@ const READY_PAGE_LAST: &str = "SELECT job.id, job.state, job.envelope, job.prior
     CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.id = page.id ORDER BY job.pos DESC, job.id DESC";
 
 /// The last jobs, in order.
-fn last<T>(tx: &Tx<'_>, queue: &Queue<'_>, runs: &[Run], limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Vec<T>, Failed> {
+fn read_last<T>(tx: &Tx<'_>, queue: &Queue<'_>, runs: &[Run], limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Vec<T>, Failed> {
     /// The last jobs with limits, from the last one back, as `people/record.rs` reads them.
     const READY_PAGE_CHAINS_LAST: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.attempts, job.crashes, job.snoozes, \
             job.pos, job.ended, job.note, job.rank, job.returns, job.returned, job.failures \
@@ -171,7 +171,7 @@ fn last<T>(tx: &Tx<'_>, queue: &Queue<'_>, runs: &[Run], limit: usize, mut read:
     Ok(found)
 }
 
-fn active<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Jobs<T>, Failed> {
+fn read_active<T>(tx: &Tx<'_>, queue: &Queue<'_>, from: u64, limit: usize, mut read: impl FnMut(&Row<'_>) -> T) -> Result<Jobs<T>, Failed> {
     /// Active jobs in order, as `people/record.rs` reads them. Their number is at most that of the
     /// slots of all workers.
     const READY_PAGE_ACTIVE: &str = "SELECT id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, returns, \
@@ -205,7 +205,7 @@ const READY_PAGE: &str = "SELECT job.id, job.state, job.envelope, job.priority, 
     CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.id = page.id ORDER BY job.pos, job.id";
 
 /// Some jobs of a run.
-fn some(
+fn read_run(
     tx: &Tx<'_>,
     queue: &Queue<'_>,
     (state, rank): Run,
@@ -227,13 +227,13 @@ fn some(
 const READY_PASSED: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 LIMIT ?4)";
 
 /// The number of jobs in a run that are skipped if `skip` jobs are skipped.
-fn passed(tx: &Tx<'_>, queue: &Queue<'_>, (state, rank): Run, skip: u64) -> rusqlite::Result<u64> {
+fn count_skipped(tx: &Tx<'_>, queue: &Queue<'_>, (state, rank): Run, skip: u64) -> rusqlite::Result<u64> {
     let skip = i64::try_from(skip).unwrap_or(i64::MAX);
     tx.sql(READY_PASSED)?.query_row(params![queue.key, state, rank, skip], |row| Unsigned::get(row, 0))
 }
 
 /// The number of jobs of groups in lines.
-fn lined(tx: &Tx<'_>, queue: &Queue<'_>, state: i64) -> rusqlite::Result<u64> {
+fn count_grouped(tx: &Tx<'_>, queue: &Queue<'_>, state: i64) -> rusqlite::Result<u64> {
     const LINED: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state = ?2";
     tx.sql(LINED)?.query_row(params![queue.key, state], |row| Unsigned::get(row, 0))
 }
@@ -248,7 +248,7 @@ fn runs(state: JobState) -> Vec<Run> {
     }
 }
 
-fn behind_time(time: i64, ties: u64) -> u64 {
+fn place_of_time(time: i64, ties: u64) -> u64 {
     // The largest number has another meaning.
     let ties = ties.min((1 << TIES) - 2);
     BEHIND | time.cast_unsigned() << TIES | ties
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn places_grow_with_the_jobs_and_say_where_they_are() {
         let times = [(0, 1), (0, 2), (1_764_000_000_000, 1), (1_764_000_000_000, 1_000_000), (1_764_000_000_001, 1), (LAST_TIME, u64::MAX)];
-        let places = times.map(|(time, ties)| behind_time(time, ties));
+        let places = times.map(|(time, ties)| place_of_time(time, ties));
         assert!(places.is_sorted() && places[0] & BEHIND != 0 && places[5] < LAST);
         assert_eq!((time_of(places[3]), time_of(places[0])), ((1_764_000_000_000, 1_000_000), (i64::MIN, 1)));
     }

@@ -25,17 +25,17 @@ pub(crate) fn record(tx: &Tx<'_>, queue: &Queue<'_>, of: &PauseOf) -> rusqlite::
 }
 
 /// Stores a pause: its record, unless that is stored elsewhere, and its end.
-pub(crate) fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, of: &PauseOf, until: Option<i64>, record: &str) -> rusqlite::Result<()> {
+pub(crate) fn store(tx: &mut Tx<'_>, queue: &Queue<'_>, of: &PauseOf, until: Option<i64>, record: &str) -> rusqlite::Result<()> {
     const NOTE: &str = "INSERT OR REPLACE INTO queue_pauses (queue, subject, until, record) VALUES (?1, ?2, ?3, ?4)";
     tx.sql(NOTE)?.execute(params![queue.key, of.stored(), until, record])?;
-    note_bits(tx, queue)
+    update_bits(tx, queue)
 }
 
 /// Removes the record of a pause.
-pub(crate) fn forget(tx: &Tx<'_>, queue: &Queue<'_>, of: &PauseOf) -> rusqlite::Result<()> {
+pub(crate) fn clear(tx: &Tx<'_>, queue: &Queue<'_>, of: &PauseOf) -> rusqlite::Result<()> {
     const FORGET: &str = "DELETE FROM queue_pauses WHERE queue = ?1 AND subject = ?2";
     tx.sql(FORGET)?.execute(params![queue.key, of.stored()])?;
-    note_bits(tx, queue)
+    update_bits(tx, queue)
 }
 
 /// Pauses the group of a rate-limited job until a time. A pause that an operator has set keeps its
@@ -62,14 +62,14 @@ pub(crate) fn pause_rate_limited_group(tx: &mut Tx<'_>, queue: &mut Queue<'_>, i
     rule.paused = true;
     groups::store_rule(tx, queue, &group.stored(), &(rule.stored() + &Pause::stored(since, Some(until), &record)))?;
     groups::review(tx, queue, &group.stored())?;
-    note(tx, queue, &PauseOf::Group(group), Some(until), "")?;
+    store(tx, queue, &PauseOf::Group(group), Some(until), "")?;
     queue.ends = true;
     tx.hint(queue.name, until);
     Ok(true)
 }
 
 /// Stores whether the queue is paused, and whether a pause in it ends automatically.
-fn note_bits(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<()> {
+fn update_bits(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<()> {
     const BITS: &str = "UPDATE queue_queues SET paused =
         ?2 + CASE WHEN EXISTS (SELECT 1 FROM queue_pauses WHERE queue = ?1 AND (until IS NOT NULL OR subject > x'74' AND subject < x'75')) THEN ?3 ELSE 0 END WHERE queue = ?1";
     let paused = if queue.paused { PAUSED } else { 0 };
@@ -140,7 +140,7 @@ pub(crate) fn end_pause(tx: &mut Tx<'_>, queue: &mut Queue<'_>, of: &PauseOf) ->
     match of {
         PauseOf::Queue => {
             queue.paused = false;
-            forget(tx, queue, of)?;
+            clear(tx, queue, of)?;
         }
         PauseOf::Group(group) => {
             let stored = groups::stored_text(tx, queue, &group.stored())?;
@@ -148,9 +148,9 @@ pub(crate) fn end_pause(tx: &mut Tx<'_>, queue: &mut Queue<'_>, of: &PauseOf) ->
                 groups::store_rule(tx, queue, &group.stored(), if rule == "::::" { "" } else { rule })?;
                 groups::review(tx, queue, &group.stored())?;
             }
-            forget(tx, queue, of)?;
+            clear(tx, queue, of)?;
         }
-        PauseOf::Task(_) => forget(tx, queue, of)?,
+        PauseOf::Task(_) => clear(tx, queue, of)?,
     }
     tx.hint(queue.name, tx.now);
     Ok(())

@@ -10,9 +10,9 @@
 //! | [`push`] | state, rank, pos; a job of a group joins the line of its group | all other columns; the caller counts and notifies |
 //! | [`promote`] | due jobs join the tail | jobs that are not due |
 //! | [`promote_early`] | a scheduled job or a retry joins the tail | all other jobs |
-//! | [`leave`], [`unpark`], [`unpark_from`] | the entry of a parked job in `queue_parked`, that of a held one in `queue_keys` | the row, for the door that comes next |
-//! | [`stray`] | nothing | the row, for its repair |
-//! | [`pop`], [`waits`], [`next_due`], [`depth`] | nothing | everything |
+//! | [`remove_waiting`], [`unpark`], [`unpark_from`] | the entry of a parked job in `queue_parked`, that of a held one in `queue_keys` | the row, for the door that comes next |
+//! | [`leaving_stray`] | nothing | the row, for its repair |
+//! | [`pop`], [`has_waiting`], [`next_due`], [`depth`] | nothing | everything |
 
 use std::collections::BTreeMap;
 
@@ -106,8 +106,8 @@ fn insert(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, state: i64, rank: i6
     let digest = job.id.is_given().then(|| job.digest.cast_signed());
     let stored = tx.sql(STORE)?.execute(params![queue.key, job.id.as_bytes(), state, rank, pos, priority, job.envelope, digest])?;
     if stored > 0 {
-        groups::note(tx, queue, job)?;
-        tags::note(tx, queue, job.id.as_bytes(), &job.envelope)?;
+        groups::store_group_of(tx, queue, job)?;
+        tags::store(tx, queue, job.id.as_bytes(), &job.envelope)?;
     }
     tx.count(queue.key, "enqueued", i64::from(stored > 0));
     Ok(stored > 0)
@@ -197,7 +197,7 @@ pub(super) fn pop(
 
 /// Removes a waiting job (in a state that is neither `active` nor final) from its place, for an
 /// operator's cancel or delete.
-pub(crate) fn leave<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &'a [u8], state: i64) -> rusqlite::Result<Leaving<'a>> {
+pub(crate) fn remove_waiting<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &'a [u8], state: i64) -> rusqlite::Result<Leaving<'a>> {
     match state {
         PARKED => unpark(tx, queue, id)?,
         HELD => keys::remove_held(tx, queue, id)?,
@@ -224,12 +224,12 @@ pub(super) fn unpark_from(tx: &Tx<'_>, queue: &Queue<'_>, name: &str, id: &Value
 }
 
 /// Takes a job in a place that no query finds, for its repair.
-pub(crate) fn stray(id: &Value) -> Leaving<'_> {
+pub(crate) fn leaving_stray(id: &Value) -> Leaving<'_> {
     Leaving::only(id)
 }
 
 /// Whether the line has a job, and whether it has a suspect.
-pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<(bool, bool), Failed> {
+pub(crate) fn has_waiting(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<(bool, bool), Failed> {
     const READY_WAITS: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2), \
                EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?3)";
     let (ready, suspects): (bool, bool) =

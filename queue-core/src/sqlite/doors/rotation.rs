@@ -72,7 +72,7 @@ const GROUPS_WAITING: &str = "SELECT id, envelope, attempts, crashes, snoozes FR
 /// done.
 pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission, ledger: Ledger) -> Result<bool, Failed> {
     const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 1)";
-    if !tx.grouped() || !tx.sql(ANY)?.query_row([queue.key], |row| row.get(0))? {
+    if !tx.may_have_groups() || !tx.sql(ANY)?.query_row([queue.key], |row| row.get(0))? {
         return Ok(false);
     }
     let mut picks = choose(tx, queue, admission.room(), ledger)?;
@@ -81,14 +81,14 @@ pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission
     admission.take(tx, queue, READY, picks.plain.len())?;
     let mut served = Served::default();
     if let Some(start) = (before - admission.room()).checked_sub(1).and_then(|last| picks.plain.get(last)) {
-        served.plain(*start, start + picks.plain_cost);
+        served.serve_plain(*start, start + picks.plain_cost);
     }
     let mut taken = 0;
     for (entry, id, start) in &picks.grouped {
         let entry = &picks.entries[*entry];
         let waiting = tx.sql(GROUPS_WAITING)?.query_row(params![queue.key, id, LINED], Waiting::read).optional()?;
         let waiting = match waiting {
-            None if tx.limited() => tx.sql(GROUPS_WAITING)?.query_row(params![queue.key, id, CHAINED], Waiting::read).optional()?,
+            None if tx.may_have_limits() => tx.sql(GROUPS_WAITING)?.query_row(params![queue.key, id, CHAINED], Waiting::read).optional()?,
             waiting => waiting,
         };
         if let Some(waiting) = waiting {
@@ -97,16 +97,16 @@ pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission
             }
             groups::start(tx, queue, &entry.name, id, entry.rule)?;
             if entry.name == NO_GROUP {
-                served.plain(*start, start + picks.plain_cost);
+                served.serve_plain(*start, start + picks.plain_cost);
             } else {
                 charge(tx, entry.line, *start, entry.cost)?;
-                served.group(*start);
+                served.serve_group(*start);
             }
         }
         taken += 1;
     }
     served.write(tx, queue)?;
-    if tx.limited() {
+    if tx.may_have_limits() {
         settle(tx, queue, &mut picks, taken)?;
     }
     for entry in &picks.entries {
@@ -213,7 +213,7 @@ pub(super) const GROUPS_SUSPECT: &str = "SELECT job.id, groups.name, groups.star
 fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>, resumes: bool) -> Result<Option<Suspect>, Failed> {
     const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 2)";
     const PLACE: &str = ".doubted";
-    if !tx.grouped() || !tx.sql(ANY)?.query_row([queue.key], |row| row.get(0))? {
+    if !tx.may_have_groups() || !tx.sql(ANY)?.query_row([queue.key], |row| row.get(0))? {
         return Ok(None);
     }
     let place = if resumes { tx.place(queue.key, PLACE)? } else { None };
@@ -247,7 +247,7 @@ fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>, resumes: bool) -> Result<Option<
         queue.doubted.set(Some(stopped));
     }
     if resumes && (stopped || place.is_some()) {
-        tx.note_place(queue.key, PLACE, stopped.then_some(&last))?;
+        tx.store_position(queue.key, PLACE, stopped.then_some(&last))?;
     }
     Ok(found)
 }
@@ -263,7 +263,8 @@ pub(crate) fn suspects_wait(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<bool, Fail
 /// Whether a group waits of which a lane would get a job that runs no suspect.
 pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<bool, Failed> {
     const HAS_ELIGIBLE: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 1)";
-    Ok(tx.grouped() && (tx.sql(HAS_ELIGIBLE)?.query_row([queue.key], |row| row.get(0))? || tx.limited() && limits::waits(tx, queue)?))
+    Ok(tx.may_have_groups()
+        && (tx.sql(HAS_ELIGIBLE)?.query_row([queue.key], |row| row.get(0))? || tx.may_have_limits() && limits::waits(tx, queue)?))
 }
 
 fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize, ledger: Ledger) -> Result<Picks, Failed> {
@@ -281,7 +282,7 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize, ledger: Ledger) -> Re
         order.push(Reverse((start, name.clone(), picks.entries.len())));
         picks.entries.push(entry(tx, queue, name, asked)?);
     }
-    if tx.limited() && limits::has_open(tx, queue, NO_GROUP)? {
+    if tx.may_have_limits() && limits::has_open(tx, queue, NO_GROUP)? {
         limited = Some(picks.entries.len());
         picks.entries.push(entry(tx, queue, NO_GROUP.to_vec(), asked)?);
     }
@@ -317,13 +318,13 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize, ledger: Ledger) -> Re
             continue;
         };
         if let Some(id) = next(tx, queue, entry, &mut picks.ledger, start)? {
-            let goes_on = entry.room > 0 && (tx.limited() || !entry.heads.is_empty());
+            let goes_on = entry.room > 0 && (tx.may_have_limits() || !entry.heads.is_empty());
             entry.next_start = start + entry.cost;
             picks.grouped.push((at, id, start));
             if goes_on {
                 order.push(Reverse((start + picks.entries[at].cost, name, at)));
             }
-        } else if tx.limited() && looked < jobs + PASSED {
+        } else if tx.may_have_limits() && looked < jobs + PASSED {
             if others.is_empty() {
                 others.extend(eligible_after(tx, queue, LIMIT_STEP, &mut last)?);
             }
@@ -334,7 +335,7 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize, ledger: Ledger) -> Re
             }
         }
     }
-    if tx.limited() {
+    if tx.may_have_limits() {
         // Of those of which nothing was picked chains may have been shut.
         return Ok(picks);
     }
@@ -372,7 +373,7 @@ fn entry(tx: &Tx<'_>, queue: &Queue<'_>, name: Vec<u8>, asked: usize) -> Result<
     let rule = groups::rule(tx, queue, &name)?;
     let row = groups::row(tx, queue, &name)?;
     let mut holder = row.as_ref().and_then(|row| row.front.clone()).filter(|_| groups::is_ordered(rule));
-    if holder.is_none() && tx.limited() && groups::is_in_order(rule) {
+    if holder.is_none() && tx.may_have_limits() && groups::is_in_order(rule) {
         holder = groups::first_in_line(tx, queue, &name, row.as_ref().map_or(0, |row| row.line), 1)?.pop();
     }
     let line = row.map_or(0, |row| row.line);
@@ -393,7 +394,7 @@ fn entry(tx: &Tx<'_>, queue: &Queue<'_>, name: Vec<u8>, asked: usize) -> Result<
 /// The next job of a group that is eligible: of its chains that are open, and of its jobs without
 /// limits, in turn.
 fn next(tx: &mut Tx<'_>, queue: &Queue<'_>, entry: &mut Entry, ledger: &mut Ledger, start: i64) -> Result<Option<Value>, Failed> {
-    if !tx.limited() {
+    if !tx.may_have_limits() {
         return free(tx, queue, entry);
     }
     if entry.room == 0 {
@@ -445,7 +446,7 @@ fn share(tx: &Tx<'_>, queue: &Queue<'_>, free: u64) -> Result<u64, Failed> {
     let groups: u64 = tx.sql(GROUPS)?.query_row(params![queue.key, Unsigned(SHARE_COUNTED), NO_GROUP], |row| Unsigned::get(row, 0))?;
     let mut grouped = count(tx, queue, LINED, SHARE_COUNTED)? + count(tx, queue, LINED_SUSPECT, SHARE_COUNTED)?;
     let mut plain = free;
-    if tx.limited() {
+    if tx.may_have_limits() {
         plain += limits::count(tx, queue, true, SHARE_COUNTED)?;
         grouped += limits::count(tx, queue, false, SHARE_COUNTED)?;
     }

@@ -89,7 +89,7 @@ pub(crate) fn failures(bytes: Option<&[u8]>) -> Result<Vec<Failure>, Error> {
 }
 
 /// Adds a failure to the column of failures, and removes the oldest ones.
-pub(crate) fn one_more_failure(bytes: Option<&[u8]>, at: i64, text: &str) -> Result<Vec<u8>, Failed> {
+pub(crate) fn with_failure(bytes: Option<&[u8]>, at: i64, text: &str) -> Result<Vec<u8>, Failed> {
     // An unreadable history is replaced.
     let mut all: Vec<Stored> =
         failures(bytes).unwrap_or_default().into_iter().map(|failure| Stored { at: failure.at_ms, text: failure.message }).collect();

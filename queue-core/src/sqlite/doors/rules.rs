@@ -11,7 +11,7 @@ use crate::{
 /// The stored rule under a name, as text: empty if there is none.
 pub(crate) fn stored_text(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<String> {
     const RULE: &str = "SELECT rule FROM queue_rules WHERE queue = ?1 AND name = ?2";
-    if !tx.grouped() {
+    if !tx.may_have_groups() {
         return Ok(String::new());
     }
     let stored: Option<String> = tx.sql(RULE)?.query_row(params![queue.key, name], |row| row.get(0)).optional()?;
@@ -37,7 +37,7 @@ pub(crate) fn stored_rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqli
 /// which overrides the declared rule (`+`).
 pub(crate) fn rule(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<GroupRule> {
     const RULES: &str = "SELECT name, rule FROM queue_rules WHERE queue = ?1 AND name IN (?2, ?3, ?4)";
-    if name == limits::NO_GROUP || !tx.grouped() {
+    if name == limits::NO_GROUP || !tx.may_have_groups() {
         return Ok(GroupRule::default());
     }
     let (others, declared) = (RuleOf::Others.stored(), RuleOf::Declared.stored());

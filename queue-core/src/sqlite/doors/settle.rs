@@ -7,16 +7,16 @@
 //!
 //! | function | leaving jobs | changes |
 //! |---|---|---|
-//! | [`holder`] | a job that its holder ends | crashes, first crash and note, if the process survived the run |
-//! | [`fail`] | the same, after a run that failed | attempts, failures; `failed` |
-//! | [`unread`] | the same, where its release cannot read the job | failures |
+//! | [`settle_by_holder`] | a job that its holder ends | crashes, first crash and note, if the process survived the run |
+//! | [`record_failure`] | the same, after a run that failed | attempts, failures; `failed` |
+//! | [`record_unreadable`] | the same, where its release cannot read the job | failures |
 //! | [`reclaim`], [`charge`] | a job of a fenced lane | `reclaimed`, `forgotten`; crashes, first crash and failures; `crashed` |
 //! | [`cancel`] | a job that an operator cancels | a row of `queue_gone`, which notifies the lane |
 //! | [`orphan`] | a job that no lane holds | nothing |
 //!
 //! All of them release the slot of the job's group: see [`groups`]. They leave state, rank and pos
-//! for `back` or `end`, which come next. The ack of a job without a record passes both doors in one
-//! statement, [`end::acked`](super::end::acked).
+//! for `return_jobs` or `end`, which come next. The ack of a job without a record passes both doors
+//! in one statement, [`end::ack_and_delete`](super::end::ack_and_delete).
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ use crate::{
 /// Takes a job that its holder ends; `None` if the receipt is not valid. `ran`: the process has
 /// survived a run of the job, so its crashes are cleared, and so is the note about releases that
 /// could not read the job.
-pub(crate) fn holder<'a>(
+pub(crate) fn settle_by_holder<'a>(
     tx: &mut Tx<'_>,
     queue: &Queue<'_>,
     receipt: Receipt,
@@ -56,10 +56,10 @@ pub(crate) fn holder<'a>(
         })
         .optional()?;
     let Some((digest, failures, note)) = held else {
-        stale(tx, receipt, id)?;
+        record_stale(tx, receipt, id)?;
         return Ok(None);
     };
-    groups::give_slot_back(tx, queue, id)?;
+    groups::release_slot(tx, queue, id)?;
     if ran {
         tx.sql(FORGIVE)?.execute(params![queue.key, id])?;
     }
@@ -68,24 +68,24 @@ pub(crate) fn holder<'a>(
 }
 
 /// An ending was stale. If the reason is a cancel, the lane no longer needs to be notified.
-pub(super) fn stale(tx: &Tx<'_>, receipt: Receipt, id: &[u8]) -> rusqlite::Result<()> {
+pub(super) fn record_stale(tx: &Tx<'_>, receipt: Receipt, id: &[u8]) -> rusqlite::Result<()> {
     const FORGET: &str = "DELETE FROM queue_gone WHERE lane = ?1 AND id = ?2 AND claim = ?3";
     tx.sql(FORGET)?.execute(params![receipt.lane, id, receipt.claim]).map(drop)
 }
 
 /// Records that the run of a job failed.
-pub(crate) fn fail(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, error: &str) -> Result<(), Failed> {
+pub(crate) fn record_failure(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, error: &str) -> Result<(), Failed> {
     const FAIL: &str = "UPDATE queue_jobs SET attempts = min(attempts + 1, 4294967295), failures = ?3 WHERE queue = ?1 AND id = ?2";
-    let failures = row::one_more_failure(job.failures.as_deref(), tx.now, error)?;
+    let failures = row::with_failure(job.failures.as_deref(), tx.now, error)?;
     tx.sql(FAIL)?.execute(params![queue.key, job.id(), failures])?;
     tx.count(queue.key, "failed", 1);
     Ok(())
 }
 
 /// Records that a release could not read a job. Charges nothing.
-pub(crate) fn unread(tx: &Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, error: &str) -> Result<(), Failed> {
+pub(crate) fn record_unreadable(tx: &Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, error: &str) -> Result<(), Failed> {
     const NOTE: &str = "UPDATE queue_jobs SET failures = ?3 WHERE queue = ?1 AND id = ?2";
-    let failures = row::one_more_failure(job.failures.as_deref(), tx.now, error)?;
+    let failures = row::with_failure(job.failures.as_deref(), tx.now, error)?;
     tx.sql(NOTE)?.execute(params![queue.key, job.id(), failures])?;
     Ok(())
 }
@@ -114,7 +114,7 @@ impl Held {
 }
 
 /// For how long a run of a job that has crashed is suspected.
-pub(crate) fn suspected_for(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<Duration> {
+pub(crate) fn suspicion_time(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<Duration> {
     const RAN: &str = "SELECT ifnull(ran, 0) FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     let ran = tx.sql(RAN)?.query_row(params![queue.key, id], |row| row.get(0)).optional()?;
     Ok(Duration::from_millis(ran.map_or(0, |ran: i64| ran.max(0).unsigned_abs())))
@@ -138,7 +138,7 @@ pub(crate) fn held(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64) -> rusqlite::Resul
 /// Takes a job from a fenced lane without a charge. `lives`: its process has not crashed, and the
 /// broker had only forgotten the lane.
 pub(crate) fn reclaim<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, held: &'a Held, lives: bool) -> rusqlite::Result<Leaving<'a>> {
-    groups::give_slot_back(tx, queue, &held.id)?;
+    groups::release_slot(tx, queue, &held.id)?;
     tx.count(queue.key, "reclaimed", 1);
     tx.count(queue.key, "forgotten", i64::from(lives));
     Ok(Leaving::only(held.id.as_slice()))
@@ -155,7 +155,7 @@ pub(crate) fn charge<'a>(
 ) -> Result<(Leaving<'a>, i64, bool), Failed> {
     const ENVELOPE: &str = "SELECT envelope FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     const CHARGE: &str = "UPDATE queue_jobs SET crashes = ?3, first_crash = ?4, failures = ?5, ran = ?6 WHERE queue = ?1 AND id = ?2";
-    groups::give_slot_back(tx, queue, &held.id)?;
+    groups::release_slot(tx, queue, &held.id)?;
     let window = i64::try_from(rule.window.as_millis()).unwrap_or(i64::MAX);
     let ran = until.saturating_sub(held.claim).max(0);
     let (crashes, first, ran) = match held.first_crash {
@@ -164,7 +164,7 @@ pub(crate) fn charge<'a>(
         }
         _ => (1, tx.now, ran),
     };
-    let failures = row::one_more_failure(held.failures.as_deref(), tx.now, "the process that ran it died, or lost the broker")?;
+    let failures = row::with_failure(held.failures.as_deref(), tx.now, "the process that ran it died, or lost the broker")?;
     tx.sql(CHARGE)?.execute(params![queue.key, held.id, crashes, first, failures, ran])?;
     tx.count(queue.key, "reclaimed", 1);
     tx.count(queue.key, "crashed", 1);
@@ -180,14 +180,14 @@ pub(crate) fn charge<'a>(
 /// Takes a job from the lane that holds it, for an operator's cancel. The lane is notified with its
 /// next heartbeat.
 pub(crate) fn cancel<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, receipt: Receipt, id: &'a [u8]) -> rusqlite::Result<Leaving<'a>> {
-    groups::give_slot_back(tx, queue, id)?;
-    note_cancelled(tx, receipt, id)?;
+    groups::release_slot(tx, queue, id)?;
+    record_cancellation(tx, receipt, id)?;
     Ok(Leaving::only(id))
 }
 
 /// Notifies a lane with its next heartbeat that one of its jobs is cancelled. The receipt may stay
 /// valid until the job ends.
-pub(crate) fn note_cancelled(tx: &Tx<'_>, receipt: Receipt, id: &[u8]) -> rusqlite::Result<()> {
+pub(crate) fn record_cancellation(tx: &Tx<'_>, receipt: Receipt, id: &[u8]) -> rusqlite::Result<()> {
     /// Notifies a lane that one of its jobs was cancelled.
     const NOTE: &str = "INSERT OR IGNORE INTO queue_gone (lane, id, claim) VALUES (?1, ?2, ?3)";
     tx.sql(NOTE)?.execute(params![receipt.lane, id, receipt.claim]).map(drop)
@@ -195,6 +195,6 @@ pub(crate) fn note_cancelled(tx: &Tx<'_>, receipt: Receipt, id: &[u8]) -> rusqli
 
 /// Takes an active job that no lane ever held, for its repair.
 pub(crate) fn orphan<'a>(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &'a Value) -> rusqlite::Result<Leaving<'a>> {
-    groups::give_slot_back(tx, queue, id)?;
+    groups::release_slot(tx, queue, id)?;
     Ok(Leaving::only(id))
 }

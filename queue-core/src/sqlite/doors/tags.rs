@@ -10,7 +10,7 @@ use crate::{
 
 /// Adds the tags of a job whose envelope is stored to the index. Writes nothing for a job without
 /// tags.
-pub(crate) fn note(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8], envelope: &[u8]) -> rusqlite::Result<()> {
+pub(crate) fn store(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8], envelope: &[u8]) -> rusqlite::Result<()> {
     /// Deletes the tags together with the row of a job, even if another program deletes the row, or
     /// a library that does not know tags. Files without tags have no trigger.
     const GONE: &str = "CREATE TRIGGER IF NOT EXISTS queue_tags_gone AFTER DELETE ON queue_jobs \

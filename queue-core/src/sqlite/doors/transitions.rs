@@ -84,7 +84,7 @@ pub(crate) fn transitions(tx: &Tx<'_>, queue: &Queue<'_>, after: u64, limit: usi
 
 /// A job that was admitted is parked before it has started. Instead of both transitions, one is
 /// recorded, from its previous state.
-pub(crate) fn never_started(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
+pub(crate) fn merge_into_parked(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
     const LAST: &str = "DELETE FROM queue_transitions WHERE queue = ?1 AND id = ?2 AND from_state = ?3
         AND number = (SELECT last FROM queue_followed WHERE queue = ?1)";
     const BACK: &str = "UPDATE queue_followed SET last = last - 1 WHERE queue = ?1";

@@ -60,13 +60,13 @@ pub(super) struct Served {
 
 impl Served {
     /// Records that a job of a group is served at this start.
-    pub(super) fn group(&mut self, start: i64) {
+    pub(super) fn serve_group(&mut self, start: i64) {
         self.virtual_time = self.virtual_time.max(Some(start));
     }
 
     /// The same for a plain job. The next one is served at `next`.
-    pub(super) fn plain(&mut self, start: i64, next: i64) {
-        self.group(start);
+    pub(super) fn serve_plain(&mut self, start: i64, next: i64) {
+        self.serve_group(start);
         self.plain = self.plain.max(Some(next));
     }
 

@@ -24,7 +24,7 @@ pub(crate) fn watch(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<()
     // Expired marks of callers do not count against the limit.
     if waits && (has_room()? || prune(tx, queue, 100)? > 0) {
         tx.sql(MARK)?.execute(params![queue.key, id.as_bytes(), after(tx.now, WATCHED)])?;
-        tx.note_watched();
+        tx.mark_watched();
         tx.hint(&watches_of(queue.name), tx.now);
     }
     Ok(())
@@ -33,13 +33,13 @@ pub(crate) fn watch(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<()
 /// Whether a caller waits for the end of this job.
 pub(crate) fn is_watched(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<bool> {
     const WATCHED: &str = "SELECT 1 FROM queue_watched WHERE queue = ?1 AND id = ?2";
-    Ok(tx.watched() && tx.sql(WATCHED)?.exists(params![queue.key, id])?)
+    Ok(tx.may_have_watchers() && tx.sql(WATCHED)?.exists(params![queue.key, id])?)
 }
 
 /// Notifies the callers that wait for the end of a job.
 pub(super) fn notify(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<(), Failed> {
-    if tx.watched()
-        && forget(tx, queue, &id)?
+    if tx.may_have_watchers()
+        && remove_mark(tx, queue, &id)?
         && let Ok(id) = JobId::from_bytes(id)
     {
         tx.hint(&ending_of(queue.name, &id), tx.now);
@@ -47,7 +47,7 @@ pub(super) fn notify(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> Result<()
     Ok(())
 }
 
-fn forget(tx: &Tx<'_>, queue: &Queue<'_>, id: &impl ToSql) -> rusqlite::Result<bool> {
+fn remove_mark(tx: &Tx<'_>, queue: &Queue<'_>, id: &impl ToSql) -> rusqlite::Result<bool> {
     const FORGET: &str = "DELETE FROM queue_watched WHERE queue = ?1 AND id = ?2";
     Ok(tx.sql(FORGET)?.execute(params![queue.key, id])? > 0)
 }
@@ -56,7 +56,7 @@ fn forget(tx: &Tx<'_>, queue: &Queue<'_>, id: &impl ToSql) -> rusqlite::Result<b
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<usize> {
     const PRUNE: &str =
         "DELETE FROM queue_watched WHERE (queue, id) IN (SELECT queue, id FROM queue_watched WHERE queue = ?1 AND until <= ?2 LIMIT ?3)";
-    if !tx.watched() {
+    if !tx.may_have_watchers() {
         return Ok(0);
     }
     tx.sql(PRUNE)?.execute(params![queue.key, tx.now, Unsigned(items)])

@@ -38,13 +38,13 @@ pub(crate) fn enqueue(tx: &mut Tx<'_>, request: &Enqueue) -> Result<Vec<Enqueued
         tx.sql(PRODUCER)?.query_row(params![queue.key, name], |row| Ok((Unsigned::get(row, 0)?, row.get(1)?))).optional()?;
     let (last, stored) = producer.ok_or_else(forgotten)?;
     let stored = stored.as_deref();
-    let (digest, stored) = stored.map_or((None, None), |stored| of_relay(stored));
+    let (digest, stored) = stored.map_or((None, None), |stored| split_relay_record(stored));
     if request.seq < last || request.seq == last && digest != request.relayed.as_ref().map(|digest| digest.as_slice()) {
         return Err(Error::Old { name: name.to_owned(), seq: request.seq }.into());
     }
     if request.seq == last {
         return Ok(match stored {
-            Some(stored) => read(stored, request.jobs.len()).ok_or_else(forgotten)?,
+            Some(stored) => decode(stored, request.jobs.len()).ok_or_else(forgotten)?,
             None => vec![Enqueued::Stored; request.jobs.len()],
         });
     }
@@ -61,7 +61,7 @@ pub(crate) fn enqueue(tx: &mut Tx<'_>, request: &Enqueue) -> Result<Vec<Enqueued
         let known = if request.relayed.is_some() && is_stored(tx, &queue, job)? {
             Known::As(Enqueued::Existing)
         } else {
-            existing(tx, &queue, job)?
+            check_given_id(tx, &queue, job)?
         };
         let answer = match known {
             Known::As(answer) => answer,
@@ -101,7 +101,7 @@ fn store(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, before: Option<Before
         return Ok(Enqueued::Existing);
     }
     if let Some(unique) = &job.unique {
-        keys::take(tx, queue, job, unique)?;
+        keys::acquire(tx, queue, job, unique)?;
     }
     *earliest = Some(earliest.map_or(at, |earliest| earliest.min(at)));
     Ok(Enqueued::Stored)
@@ -110,7 +110,7 @@ fn store(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob, before: Option<Before
 /// Stores an event of a topic's log as a job of a subscription. A full group does not reject it,
 /// because it would be lost. False: its id is known.
 pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, event: &NewJob) -> Result<bool, Failed> {
-    match existing(tx, queue, event)? {
+    match check_given_id(tx, queue, event)? {
         Known::Not(None) => ready::store(tx, queue, event, tx.now),
         Known::Not(Some(_)) | Known::As(_) => Ok(false),
     }
@@ -125,7 +125,7 @@ enum Known {
 }
 
 /// Looks up a chosen id.
-fn existing(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> Result<Known, Failed> {
+fn check_given_id(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> Result<Known, Failed> {
     const JOB: &str = "SELECT state, digest, length(envelope) FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     const REMEMBERED: &str = "SELECT digest FROM queue_remembered WHERE queue = ?1 AND id = ?2";
     if !job.id.is_given() {
@@ -157,7 +157,7 @@ fn is_stored(tx: &Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> Result<bool, Faile
 
 /// The answers of a request in the form of its producer's row.
 fn stored_answers(request: &Enqueue, answers: &[Enqueued]) -> Option<Vec<u8>> {
-    let exceptional = answers.iter().any(|answer| *answer != Enqueued::Stored).then(|| written(answers));
+    let exceptional = answers.iter().any(|answer| *answer != Enqueued::Stored).then(|| encode(answers));
     match &request.relayed {
         None => exceptional,
         Some(digest) => Some([&[OF_RELAY], digest.as_slice(), &exceptional.unwrap_or_default()].concat()),
@@ -165,7 +165,7 @@ fn stored_answers(request: &Enqueue, answers: &[Enqueued]) -> Option<Vec<u8>> {
 }
 
 /// The digest of a relay's request, and the answers that were not all `Stored`.
-fn of_relay(stored: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
+fn split_relay_record(stored: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
     match stored.split_first() {
         Some((&OF_RELAY, behind)) => {
             let (digest, answers) = behind.split_at(behind.len().min(16));
@@ -176,7 +176,7 @@ fn of_relay(stored: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
 }
 
 /// Encodes answers: a byte for each, then the length and the id for each answer that names a job.
-fn written(answers: &[Enqueued]) -> Vec<u8> {
+fn encode(answers: &[Enqueued]) -> Vec<u8> {
     let mut ids = Vec::new();
     let mut bytes: Vec<u8> = Vec::with_capacity(answers.len());
     for answer in answers {
@@ -200,8 +200,8 @@ fn written(answers: &[Enqueued]) -> Vec<u8> {
     bytes
 }
 
-/// Reads what [`written`] wrote for this number of answers.
-fn read(bytes: &[u8], answers: usize) -> Option<Vec<Enqueued>> {
+/// Reads what [`encode`] wrote for this number of answers.
+fn decode(bytes: &[u8], answers: usize) -> Option<Vec<Enqueued>> {
     let (numbers, mut rest) = bytes.split_at_checked(answers)?;
     let mut id = || {
         let (length, behind) = rest.split_first()?;

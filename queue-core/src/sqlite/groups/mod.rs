@@ -77,7 +77,7 @@ fn group(tx: &Tx<'_>, queue: &Queue<'_>, name: &GroupName) -> Result<StoredGroup
     group.ready = groups::depth(tx, queue, stored)?;
     group.active = groups::running(tx, queue, stored)?;
     group.set_rule(&groups::stored_text(tx, queue, stored)?);
-    group.oldest = people::oldest_of(tx, queue, stored)?;
+    group.oldest = people::oldest_age(tx, queue, stored)?;
     if groups::is_ordered(groups::rule(tx, queue, stored)?) {
         let front: Option<Option<Vec<u8>>> = tx.sql(FRONT)?.query_row(params![queue.key, stored], |row| row.get(0)).optional()?;
         group.blocked_by = front.flatten().and_then(|front| JobId::from_bytes(&front).ok());
@@ -106,7 +106,7 @@ pub(crate) async fn change(writer: &Writer, request: &SetGroup) -> error::Result
 /// Sets a rule, if the stored rule is the one that was read.
 fn set(tx: &mut Tx<'_>, request: &SetGroup) -> Result<GroupSet, Failed> {
     const RULES: &str = "SELECT count(*) FROM queue_rules WHERE queue = ?1";
-    let queue = tx.queue_made(&request.queue)?;
+    let queue = tx.queue_or_create(&request.queue)?;
     let name = request.of.stored();
     let stored = groups::stored_text(tx, &queue, &name)?;
     let wanted = request.stored_over(&stored);
@@ -126,7 +126,7 @@ fn set(tx: &mut Tx<'_>, request: &SetGroup) -> Result<GroupSet, Failed> {
     groups::store_rule(tx, &queue, &name, &wanted)?;
     if let RuleOf::Group(group) = &request.of {
         if !request.rule.paused {
-            pauses::forget(tx, &queue, &PauseOf::Group(group.clone()))?;
+            pauses::clear(tx, &queue, &PauseOf::Group(group.clone()))?;
         }
         groups::review(tx, &queue, &name)?;
     }

@@ -34,7 +34,7 @@ pub(crate) fn report(tx: &mut Tx<'_>, report: &Report, ready: u64) -> Result<(),
     const LAST: &str = "SELECT seq FROM queue_reporters WHERE queue = ?1 AND process = ?2";
     const NOTE: &str = "INSERT OR REPLACE INTO queue_reporters (queue, process, seq, seen) VALUES (?1, ?2, ?3, ?4)";
     const FORGET: &str = "DELETE FROM queue_reporters WHERE queue = ?1 AND seen < ?2";
-    let queue = tx.queue_made(&report.queue)?;
+    let queue = tx.queue_or_create(&report.queue)?;
     let (process, hour) = (report.process.to_string(), number(HistoryUnit::Hour.period(tx.now)));
     let last: Option<i64> = tx.sql(LAST)?.query_row(params![queue.key, process], |row| row.get(0)).optional()?;
     match last {
@@ -45,12 +45,12 @@ pub(crate) fn report(tx: &mut Tx<'_>, report: &Report, ready: u64) -> Result<(),
     }
     tx.sql(NOTE)?.execute(params![queue.key, process, number(report.seq), hour])?;
     for (task, tally) in &report.tasks {
-        let task = place_of(tx, &queue, task, hour, tally.counts.repeated > 0)?;
+        let task = counted_task(tx, &queue, task, hour, tally.counts.repeated > 0)?;
         add(tx, &queue, task, |row| row.map_or_else(|| tally.clone(), |row| with(row, tally)))?;
     }
     failures::add(tx, &queue, &report.failures)?;
     if let Some(outbox) = &report.outbox {
-        note_outbox(tx, queue.key, outbox)?;
+        store_outbox(tx, queue.key, outbox)?;
     }
     let enqueued = tx.counter(queue.key, Counter::Enqueued.name())?.max(0).unsigned_abs();
     let sample = Sample { ready, enqueued };
@@ -72,15 +72,15 @@ pub(crate) fn outboxes(tx: &Tx<'_>, queue: i64) -> rusqlite::Result<Vec<OutboxRe
 
 /// Stores the record of an outbox. If there are too many, it replaces the one with the oldest
 /// report.
-fn note_outbox(tx: &Tx<'_>, queue: i64, record: &OutboxRecord) -> rusqlite::Result<()> {
+fn store_outbox(tx: &Tx<'_>, queue: i64, record: &OutboxRecord) -> rusqlite::Result<()> {
     let (name, stored) = (record.name(), stored_outboxes(tx, queue)?);
     if stored.len() >= OUTBOXES
         && stored.iter().all(|(known, _)| *known != name)
         && let Some((oldest, _)) = stored.iter().min_by_key(|(name, stored)| (OutboxRecord::stored_at(stored), name))
     {
-        tx.note_place(queue, oldest, None)?;
+        tx.store_position(queue, oldest, None)?;
     }
-    tx.note_place(queue, &name, Some(&record.stored(tx.now)))
+    tx.store_position(queue, &name, Some(&record.stored(tx.now)))
 }
 
 fn with(mut row: Tally, tally: &Tally) -> Tally {
@@ -104,7 +104,7 @@ fn add(tx: &mut Tx<'_>, queue: &Queue<'_>, task: &str, change: impl Fn(Option<Ta
 }
 
 /// The name under which a task is counted.
-fn place_of<'n>(tx: &mut Tx<'_>, queue: &Queue<'_>, task: &'n str, hour: i64, repeats: bool) -> Result<&'n str, Failed> {
+fn counted_task<'n>(tx: &mut Tx<'_>, queue: &Queue<'_>, task: &'n str, hour: i64, repeats: bool) -> Result<&'n str, Failed> {
     const SEEN: &str = "UPDATE queue_tasks SET seen = ?3, repeats = max(repeats, ?4) WHERE queue = ?1 AND task = ?2";
     const COUNT: &str = "SELECT count(*) FROM queue_tasks WHERE queue = ?1";
     const ADD: &str = "INSERT INTO queue_tasks (queue, task, seen, repeats) VALUES (?1, ?2, ?3, ?4)";
@@ -116,7 +116,7 @@ fn place_of<'n>(tx: &mut Tx<'_>, queue: &Queue<'_>, task: &'n str, hour: i64, re
         Ok(tasks >= number(TASKS as u64))
     };
     if is_full(tx)? {
-        forget_one(tx, queue, hour)?;
+        delete_unused_task(tx, queue, hour)?;
         if is_full(tx)? {
             return Ok(OTHERS);
         }
@@ -134,7 +134,7 @@ pub(crate) fn repeats(tx: &Tx<'_>, queue: &Queue<'_>, task: &str) -> rusqlite::R
 
 /// Removes the history of a task that had no job during the hours that are kept. It removes at most
 /// one task, so that the transaction stays short.
-fn forget_one(tx: &mut Tx<'_>, queue: &Queue<'_>, hour: i64) -> Result<(), Failed> {
+fn delete_unused_task(tx: &mut Tx<'_>, queue: &Queue<'_>, hour: i64) -> Result<(), Failed> {
     const OLD: &str = "SELECT task FROM queue_tasks WHERE queue = ?1 AND seen < ?2 LIMIT 1";
     const FORGET: &str = "DELETE FROM queue_tasks WHERE queue = ?1 AND task = ?2";
     const EMPTY: &str = "DELETE FROM queue_history WHERE queue = ?1 AND task = ?2";
@@ -147,7 +147,7 @@ fn forget_one(tx: &mut Tx<'_>, queue: &Queue<'_>, hour: i64) -> Result<(), Faile
 }
 
 /// Stores when a release was first seen, and replaces the oldest one if there are too many.
-pub(crate) fn deployed(tx: &Tx<'_>, queue: &Queue<'_>, release: &str) -> rusqlite::Result<()> {
+pub(crate) fn record_release(tx: &Tx<'_>, queue: &Queue<'_>, release: &str) -> rusqlite::Result<()> {
     const SEEN: &str = "INSERT INTO queue_deployed (queue, release, at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
     const ROOM: &str = "DELETE FROM queue_deployed WHERE queue = ?1 AND release IN
         (SELECT release FROM queue_deployed WHERE queue = ?1 ORDER BY at DESC, release LIMIT -1 OFFSET ?2)";

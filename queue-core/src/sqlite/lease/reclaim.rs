@@ -12,7 +12,7 @@ use crate::{
             tx::{Failed, Queue, Tx},
         },
         doors::{
-            back, end,
+            end, return_jobs,
             row::ACTIVE,
             settle::{self, Held},
         },
@@ -34,20 +34,20 @@ pub(crate) fn reclaim(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<R
         for (leaves, held) in process.free.iter().rev().take(left) {
             let job = settle::reclaim(tx, &queue, held, process.lives)?;
             if schedule::is_stopped(tx, &queue, held.id())? {
-                end::cancelled(tx, &queue, job, Some(schedule::STOPPED))?;
+                end::cancel(tx, &queue, job, Some(schedule::STOPPED))?;
                 continue;
             }
             if *leaves {
-                back::count_return(tx, &queue, &job)?;
+                return_jobs::count_return(tx, &queue, &job)?;
             }
-            back::return_to_head(tx, &mut queue, job, false)?;
+            return_jobs::return_to_head(tx, &mut queue, job, false)?;
             reclaimed.returned += 1;
         }
         left -= process.free.len().min(left);
         for (held, until) in process.charged.iter().take(left) {
             if schedule::is_stopped(tx, &queue, held.id())? {
                 let job = settle::reclaim(tx, &queue, held, process.lives)?;
-                end::cancelled(tx, &queue, job, Some(schedule::STOPPED))?;
+                end::cancel(tx, &queue, job, Some(schedule::STOPPED))?;
                 continue;
             }
             let (job, crashes, is_last) = settle::charge(tx, &queue, held, *until, rule)?;
@@ -56,7 +56,7 @@ pub(crate) fn reclaim(tx: &mut Tx<'_>, name: &str, rule: &CrashRule) -> Result<R
                 // A value that is not an id cannot be looked up, so it is left out.
                 reclaimed.buried.extend(JobId::from_bytes(held.id()).ok());
             } else {
-                back::retry(tx, &queue, job, rule.delay.saturating_mul(u32::try_from(crashes).unwrap_or(u32::MAX)))?;
+                return_jobs::retry(tx, &queue, job, rule.delay.saturating_mul(u32::try_from(crashes).unwrap_or(u32::MAX)))?;
                 reclaimed.charged += 1;
             }
         }

@@ -19,17 +19,17 @@ pub(crate) fn register(tx: &mut Tx<'_>, request: &Register, nonce: u64) -> Resul
     const NEXT: &str =
         "UPDATE queue_queues SET registrations = min(registrations + 1, 9007199254740992) WHERE queue = ?1 RETURNING registrations";
     const PRODUCER: &str = "INSERT INTO queue_producers (queue, name, seen) VALUES (?1, ?2, ?3)";
-    let queue = tx.queue_made(&request.queue)?;
+    let queue = tx.queue_or_create(&request.queue)?;
     let number: i64 = tx.sql(NEXT)?.query_row([queue.key], |row| row.get(0))?;
     let name = PartyName::new(format!("{}.{nonce:016x}.{number}", request.process));
     match &request.party {
         Party::Lane { lease, info, lost } => {
             if *lost {
-                tx.note_time(queue.key, LOST_AT)?;
+                tx.store_time(queue.key, LOST_AT)?;
             }
             let (deadline, duration) = (after(tx.now, *lease), after(0, *lease));
             tx.sql(WORKER)?.execute(params![queue.key, name.process(), info.stored(tx.now)])?;
-            history::deployed(tx, &queue, &info.release())?;
+            history::record_release(tx, &queue, &info.release())?;
             tx.sql(REGISTER)?.execute(params![queue.key, name.as_str(), name.process(), deadline, duration])?;
         }
         Party::Producer => drop(tx.sql(PRODUCER)?.execute(params![queue.key, name.as_str(), tx.now])?),

@@ -32,7 +32,7 @@ pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, name: Option<&str>) -> Result<V
         let (first, last) = bounds(&name);
         let held: u64 = tx.sql(HELD)?.query_row(params![queue.key, first, last], |row| Unsigned::get(row, 0))?;
         let (mut full, mut rated) = (0, 0);
-        for (key, jobs) in waiting(tx, &queue, &first, &last)? {
+        for (key, jobs) in count_waiting(tx, &queue, &first, &last)? {
             if Ledger::default().is_full(tx, &queue, &key)? {
                 full += jobs;
             } else if opens_at(tx, &queue, &key)?.is_some() {
@@ -45,7 +45,7 @@ pub(crate) fn list(tx: &mut Tx<'_>, queue: &str, name: Option<&str>) -> Result<V
 }
 
 /// The number of jobs that wait for each key in a range, whose bounds are excluded.
-fn waiting(tx: &Tx<'_>, queue: &Queue<'_>, first: &[u8], last: &[u8]) -> Result<Vec<(LimitKey, u64)>, Failed> {
+fn count_waiting(tx: &Tx<'_>, queue: &Queue<'_>, first: &[u8], last: &[u8]) -> Result<Vec<(LimitKey, u64)>, Failed> {
     const WAITING: &str = "SELECT chains.shut, count(*) FROM
             (SELECT chain, shut FROM queue_chains WHERE queue = ?1 AND shut >= ?2 AND shut < ?3 ORDER BY shut LIMIT ?4) AS chains
         CROSS JOIN queue_jobs AS job ON job.queue = ?1 AND job.state = ?5 AND job.rank = chains.chain GROUP BY chains.shut";
@@ -74,7 +74,7 @@ pub(crate) fn keys(tx: &mut Tx<'_>, queue: &str, which: &LimitKeys) -> Result<Ve
         LimitKeys::These(keys) => keys.iter().take(which.limit()).map(|key| key.as_bytes().to_vec()).collect(),
         LimitKeys::Of { name, after, .. } => {
             let (first, last) = bounds(&LimitKey::name(name));
-            names_behind(tx, &queue, after.map_or(first, |after| behind(after.as_bytes())), &last, which.limit())?
+            keys_from(tx, &queue, after.map_or(first, |after| next_bytes(after.as_bytes())), &last, which.limit())?
         }
     };
     let keys = names.iter().filter_map(|key| LimitKey::from_bytes(key));
@@ -83,7 +83,7 @@ pub(crate) fn keys(tx: &mut Tx<'_>, queue: &str, which: &LimitKeys) -> Result<Ve
 
 /// The keys of a limit that are held or waited for, from one on. Each is searched for separately,
 /// because a key may have many slots and many waiting chains.
-fn names_behind(tx: &Tx<'_>, queue: &Queue<'_>, mut from: Vec<u8>, last: &[u8], limit: usize) -> Result<Vec<Vec<u8>>, Failed> {
+fn keys_from(tx: &Tx<'_>, queue: &Queue<'_>, mut from: Vec<u8>, last: &[u8], limit: usize) -> Result<Vec<Vec<u8>>, Failed> {
     const HELD: &str = "SELECT key FROM queue_slots WHERE queue = ?1 AND key >= ?2 AND key < ?3 ORDER BY key LIMIT 1";
     const SHUT: &str =
         "SELECT shut FROM queue_chains WHERE queue = ?1 AND shut IS NOT NULL AND shut >= ?2 AND shut < ?3 ORDER BY shut LIMIT 1";
@@ -91,14 +91,14 @@ fn names_behind(tx: &Tx<'_>, queue: &Queue<'_>, mut from: Vec<u8>, last: &[u8], 
     while names.len() < limit {
         let next = |sql: &str| tx.sql(sql)?.query_row(params![queue.key, from, last], |row| row.get::<_, Vec<u8>>(0)).optional();
         let Some(name) = [next(HELD)?, next(SHUT)?].into_iter().flatten().min() else { break };
-        from = behind(&name);
+        from = next_bytes(&name);
         names.push(name);
     }
     Ok(names)
 }
 
 /// The smallest bytes after these.
-fn behind(bytes: &[u8]) -> Vec<u8> {
+fn next_bytes(bytes: &[u8]) -> Vec<u8> {
     [bytes, &[0]].concat()
 }
 
@@ -109,7 +109,7 @@ fn stored_key(tx: &Tx<'_>, queue: &Queue<'_>, key: LimitKey) -> Result<StoredLim
     let mut stored = StoredLimitKey::new(key, limits::rule(tx, queue, &key)?);
     stored.held = u64::try_from(limits::held(tx, queue, &key)?).unwrap_or_default();
     stored.holders = limits::holders(tx, queue, &key)?;
-    stored.waiting = waiting(tx, queue, bytes, &[bytes, &[0]].concat())?.into_iter().map(|(_, jobs)| jobs).sum();
+    stored.waiting = count_waiting(tx, queue, bytes, &[bytes, &[0]].concat())?.into_iter().map(|(_, jobs)| jobs).sum();
     let next: Option<Vec<u8>> = tx.sql(NEXT)?.query_row(params![queue.key, bytes, CHAINED], |row| row.get(0)).optional()?;
     stored.next = next.and_then(|id| JobId::from_bytes(&id).ok());
     stored.until_ms = opens_at(tx, queue, &key)?;
@@ -144,7 +144,7 @@ fn set(tx: &mut Tx<'_>, request: &SetLimit) -> Result<LimitSet, Failed> {
     const REMOVE: &str = "DELETE FROM queue_limits WHERE queue = ?1 AND name = ?2";
     const LIMITS: &str = "SELECT count(*) FROM queue_limits WHERE queue = ?1";
     const LIMIT: &str = "SELECT stored FROM queue_limits WHERE queue = ?1 AND name = ?2";
-    let queue = tx.queue_made(&request.queue)?;
+    let queue = tx.queue_or_create(&request.queue)?;
     tx.note(Feature::Groups)?;
     let name = LimitKey::name(&request.name);
     let stored: Option<Vec<u8>> = tx.sql(LIMIT)?.query_row(params![queue.key, name], |row| row.get(0)).optional()?;

@@ -31,7 +31,7 @@ pub(crate) fn operate(tx: &mut Tx<'_>, request: &Operate) -> Result<Operated, Fa
     const STORE: &str = "INSERT OR REPLACE INTO queue_operations (queue, id, stored) VALUES (?1, ?2, ?3)";
     const REMOVE: &str = "DELETE FROM queue_operations WHERE queue = ?1 AND id = ?2";
     let queue = match &request.deed {
-        OperationDeed::Start(_) => tx.queue_made(&request.queue)?,
+        OperationDeed::Start(_) => tx.queue_or_create(&request.queue)?,
         _ => match tx.queue(&request.queue)? {
             Some(queue) => queue,
             None => return Ok(Operated::NotFound),
@@ -43,7 +43,7 @@ pub(crate) fn operate(tx: &mut Tx<'_>, request: &Operate) -> Result<Operated, Fa
         OperationPart::Change { change, reason, ids, .. } => {
             let mut concerned = Vec::with_capacity(ids.len());
             for id in ids {
-                let job = people::shown(tx, &queue, id)?;
+                let job = people::read_job(tx, &queue, id)?;
                 concerned.extend(job.filter(|job| step.part.concerns(job, started)).map(|job| job.id));
             }
             let passed = ids.len() - concerned.len();

@@ -29,7 +29,7 @@ pub(crate) async fn set_aging(writer: &Writer, request: &SetAging) -> Result<Agi
     let mut rest = answer == AgingSet::Set && AgingRecord::effective_interval(&request.stored).is_none();
     while rest {
         let queue = request.queue.clone();
-        rest = writer.call(Commit::Soon, move |tx| forget(tx, &queue)).await?;
+        rest = writer.call(Commit::Soon, move |tx| delete_rises(tx, &queue)).await?;
     }
     Ok(answer)
 }
@@ -37,7 +37,7 @@ pub(crate) async fn set_aging(writer: &Writer, request: &SetAging) -> Result<Agi
 fn set(tx: &mut Tx<'_>, request: &SetAging) -> std::result::Result<AgingSet, Failed> {
     const STORE: &str = "INSERT OR REPLACE INTO queue_aging (queue, stored) VALUES (?1, ?2)";
     const REMOVE: &str = "DELETE FROM queue_aging WHERE queue = ?1";
-    let queue = tx.queue_made(&request.queue)?;
+    let queue = tx.queue_or_create(&request.queue)?;
     let stored = aging::stored(tx, &queue)?;
     if stored == request.stored {
         return Ok(AgingSet::Set);
@@ -55,7 +55,7 @@ fn set(tx: &mut Tx<'_>, request: &SetAging) -> std::result::Result<AgingSet, Fai
 }
 
 /// Removes some rows of `queue_rising`. Returns whether there are more.
-fn forget(tx: &mut Tx<'_>, queue: &str) -> std::result::Result<bool, Failed> {
+fn delete_rises(tx: &mut Tx<'_>, queue: &str) -> std::result::Result<bool, Failed> {
     const FORGET: &str = "DELETE FROM queue_rising WHERE queue = ?1 AND id IN (SELECT id FROM queue_rising WHERE queue = ?1 LIMIT ?2)";
     let Some(queue) = tx.queue(queue)? else { return Ok(false) };
     // An operator may have set the interval again.

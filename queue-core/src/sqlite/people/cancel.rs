@@ -18,9 +18,9 @@ pub(super) fn cancel(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], reason: 
     let (job, changed) = match place(tx, queue, id)? {
         None | Some((DONE | DEAD | CANCELLED | EXPIRED, ..)) => return Ok(Changed::No),
         Some((ACTIVE, lane, claim)) => (settle::cancel(tx, queue, Receipt { lane, claim }, id)?, Changed::WhileActive),
-        Some((state, ..)) => (ready::leave(tx, queue, id, state)?, Changed::Yes),
+        Some((state, ..)) => (ready::remove_waiting(tx, queue, id, state)?, Changed::Yes),
     };
-    end::cancelled(tx, queue, job, reason)?;
+    end::cancel(tx, queue, job, reason)?;
     if changed == Changed::WhileActive {
         // The workers send a heartbeat at once, which returns the cancelled jobs.
         tx.hint(&watches_of(queue.name), tx.now);
@@ -34,8 +34,8 @@ pub(crate) fn cancel_waiting(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8], 
         None | Some((DONE | DEAD | CANCELLED | EXPIRED | ACTIVE, ..)) => return Ok(false),
         Some((state, ..)) => state,
     };
-    let job = ready::leave(tx, queue, id, state)?;
-    end::cancelled(tx, queue, job, reason)?;
+    let job = ready::remove_waiting(tx, queue, id, state)?;
+    end::cancel(tx, queue, job, reason)?;
     Ok(true)
 }
 

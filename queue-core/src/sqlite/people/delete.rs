@@ -28,7 +28,7 @@ pub(crate) fn remove(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Resul
         None => return Ok(false),
         Some((state @ (DONE | DEAD | CANCELLED | EXPIRED), bytes)) => end::delete_record(tx, queue, id, state, bytes)?,
         Some((state, _)) => {
-            let job = ready::leave(tx, queue, id, state)?;
+            let job = ready::remove_waiting(tx, queue, id, state)?;
             end::delete(tx, queue, job)?;
         }
     }

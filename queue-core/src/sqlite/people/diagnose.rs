@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension, params};
 
-use super::show::shown;
+use super::show::read_job;
 use crate::{
     address::JobId,
     broker::{Diagnosis, JobState, Line, PLACES_EXAMINED},
@@ -22,11 +22,11 @@ pub(crate) fn diagnose(tx: &mut Tx<'_>, queue: &str, ids: &[JobId]) -> Result<Ve
     let Some(queue) = tx.queue(queue)? else { return Ok(vec![None; ids.len()]) };
     let eligible_groups = groups::eligible(tx, &queue)?;
     let most = (PLACES_EXAMINED / ids.len().max(1) as u64).max(100);
-    ids.iter().map(|id| one(tx, &queue, id, eligible_groups, most)).collect()
+    ids.iter().map(|id| diagnose_job(tx, &queue, id, eligible_groups, most)).collect()
 }
 
-fn one(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, eligible_groups: u64, most: u64) -> Result<Option<Diagnosis>, Failed> {
-    let Some(job) = shown(tx, queue, id)? else { return Ok(None) };
+fn diagnose_job(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, eligible_groups: u64, most: u64) -> Result<Option<Diagnosis>, Failed> {
+    let Some(job) = read_job(tx, queue, id)? else { return Ok(None) };
     let mut diagnosis = Diagnosis::new(job, tx.now, queue.paused);
     match diagnosis.job.state {
         JobState::Held => {
@@ -34,7 +34,7 @@ fn one(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, eligible_groups: u64, most: u
             diagnosis.holder = holder.map(|holder| holder.id);
         }
         JobState::Active => diagnosis.lease_left_ms = lease_left(tx, queue, id)?,
-        JobState::Ready => diagnosis.line = Some(line(tx, queue, id, eligible_groups, most)?),
+        JobState::Ready => diagnosis.line = Some(position_in_line(tx, queue, id, eligible_groups, most)?),
         _ => {}
     }
     Ok(Some(diagnosis))
@@ -50,14 +50,14 @@ fn lease_left(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<Option<i64>,
 
 /// The position of a ready job: by its state, among plain jobs, among suspects, in the line of a
 /// group, or in a chain.
-fn line(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, eligible_groups: u64, most: u64) -> Result<Line, Failed> {
+fn position_in_line(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, eligible_groups: u64, most: u64) -> Result<Line, Failed> {
     const PLACE: &str = "SELECT state, rank, pos FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     const PLAIN: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2)";
     let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let place: (i64, i64, i64) = tx.sql(PLACE)?.query_row(params![queue.key, id.as_bytes()], read)?;
     let mut line = Line { groups: eligible_groups, limits: limits::held_back_by(tx, queue, id.as_bytes())?, ..Line::default() };
-    line.ahead = ahead(tx, queue, id, place, most)?;
-    if let Some((group, eligible)) = groups::allowed(tx, queue, id.as_bytes())? {
+    line.ahead = count_ahead(tx, queue, id, place, most)?;
+    if let Some((group, eligible)) = groups::group_line(tx, queue, id.as_bytes())? {
         let plain: bool = tx.sql(PLAIN)?.query_row(params![queue.key, READY], |row| row.get(0))?;
         let plain = plain || limits::ahead(tx, queue, limits::NO_GROUP, i64::MAX)? > 0;
         line.groups = eligible_groups.saturating_sub(u64::from(eligible)) + u64::from(plain);
@@ -68,20 +68,21 @@ fn line(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, eligible_groups: u64, most: 
 
 /// The number of jobs of its line that start before a job, up to a limit. The chains of a priority
 /// are served in rotation. Jobs of other chains with this priority therefore count as earlier.
-fn ahead(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, (state, rank, pos): (i64, i64, i64), most: u64) -> Result<u64, Failed> {
+fn count_ahead(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId, (state, rank, pos): (i64, i64, i64), most: u64) -> Result<u64, Failed> {
     let name = groups::of(tx, queue, id.as_bytes())?;
     let grouped = name.as_deref().filter(|name| *name != limits::NO_GROUP);
     let group = grouped.unwrap_or(limits::NO_GROUP);
     let line = groups::line_of(tx, queue, group)?;
     let lined = |state: i64, from: i64, to: i64| line.map_or(Ok(0), |line| count(tx, queue, state, (line, line), (from, to)));
     Ok(match state {
-        READY => before(tx, queue, state, (i64::MIN, rank), pos, most)? + limits::ahead(tx, queue, group, rank)?,
-        SUSPECT => before(tx, queue, state, (i64::MIN, rank), pos, most)? + lined(LINED_SUSPECT, i64::MIN, i64::MAX)?,
-        LINED => before(tx, queue, state, (rank, rank), pos, most)? + limits::ahead(tx, queue, group, (pos >> 56) - 1)?,
+        READY => count_before(tx, queue, state, (i64::MIN, rank), pos, most)? + limits::ahead(tx, queue, group, rank)?,
+        SUSPECT => count_before(tx, queue, state, (i64::MIN, rank), pos, most)? + lined(LINED_SUSPECT, i64::MIN, i64::MAX)?,
+        LINED => count_before(tx, queue, state, (rank, rank), pos, most)? + limits::ahead(tx, queue, group, (pos >> 56) - 1)?,
         LINED_SUSPECT if grouped.is_none() => {
-            before(tx, queue, state, (rank, rank), pos, most)? + count(tx, queue, SUSPECT, (i64::MIN, i64::MAX), (i64::MIN, i64::MAX))?
+            count_before(tx, queue, state, (rank, rank), pos, most)?
+                + count(tx, queue, SUSPECT, (i64::MIN, i64::MAX), (i64::MIN, i64::MAX))?
         }
-        LINED_SUSPECT => before(tx, queue, state, (rank, rank), pos, most)?,
+        LINED_SUSPECT => count_before(tx, queue, state, (rank, rank), pos, most)?,
         _ => {
             let priority = limits::priority(tx, rank)?;
             let others = if grouped.is_none() {
@@ -103,7 +104,7 @@ fn count(tx: &Tx<'_>, queue: &Queue<'_>, state: i64, (from, to): (i64, i64), (fi
 }
 
 /// The number of jobs of a state before a place, in these ranks. The count stops at a limit.
-fn before(tx: &Tx<'_>, queue: &Queue<'_>, state: i64, (from, to): (i64, i64), pos: i64, most: u64) -> Result<u64, Failed> {
+fn count_before(tx: &Tx<'_>, queue: &Queue<'_>, state: i64, (from, to): (i64, i64), pos: i64, most: u64) -> Result<u64, Failed> {
     const BEFORE: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs
                           WHERE queue = ?1 AND state = ?2 AND rank >= ?3 AND (rank, pos) < (?4, ?5) LIMIT ?6)";
     const ALL: &str = "SELECT count(*) FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank BETWEEN ?3 AND ?4";

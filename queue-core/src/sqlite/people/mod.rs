@@ -33,8 +33,8 @@ pub(crate) use self::{
     list::list,
     pause::{pauses, set_pause},
     scan::scan,
-    show::{follow, show, shown, transitions, watch},
-    stats::{oldest_of, queues, stats},
+    show::{follow, read_job, show, transitions, watch},
+    stats::{oldest_age, queues, stats},
     workers::{ask_worker, workers},
 };
 

@@ -15,7 +15,7 @@ use crate::{
 };
 
 pub(crate) fn set_pause(tx: &mut Tx<'_>, request: &SetPause) -> Result<(), Failed> {
-    let mut queue = tx.queue_made(&request.queue)?;
+    let mut queue = tx.queue_or_create(&request.queue)?;
     let Some(pausing) = &request.pause else { return Ok(pauses::end_pause(tx, &mut queue, &request.of)?) };
     let until = match pausing.until {
         Some(Due::AtMs(at)) => Some(at),
@@ -30,7 +30,7 @@ pub(crate) fn set_pause(tx: &mut Tx<'_>, request: &SetPause) -> Result<(), Faile
             let stored = pauses::record(tx, &queue, &request.of)?;
             let since = Pause::since_of_stored(&stored, tx.now).filter(|_| queue.paused).unwrap_or(tx.now);
             queue.paused = true;
-            pauses::note(tx, &queue, &request.of, until, &Pause::stored(since, until, &pausing.encoded()))?;
+            pauses::store(tx, &queue, &request.of, until, &Pause::stored(since, until, &pausing.encoded()))?;
         }
         PauseOf::Group(group) => pause_group(tx, &queue, &group.stored(), request, until)?,
         PauseOf::Task(task) => {
@@ -40,7 +40,7 @@ pub(crate) fn set_pause(tx: &mut Tx<'_>, request: &SetPause) -> Result<(), Faile
                 return Err(request.too_many().into());
             }
             let since = before.and_then(|record| Pause::since_of_stored(record, tx.now)).unwrap_or(tx.now);
-            pauses::note(tx, &queue, &request.of, until, &Pause::stored(since, until, &pausing.encoded()))?;
+            pauses::store(tx, &queue, &request.of, until, &Pause::stored(since, until, &pausing.encoded()))?;
         }
     }
     if let Some(until) = until {
@@ -65,8 +65,8 @@ fn pause_group(tx: &mut Tx<'_>, queue: &Queue<'_>, group: &[u8], request: &SetPa
     groups::store_rule(tx, queue, group, &(rule.stored() + &pause))?;
     groups::review(tx, queue, group)?;
     match until {
-        Some(until) => pauses::note(tx, queue, &request.of, Some(until), "")?,
-        None => pauses::forget(tx, queue, &request.of)?,
+        Some(until) => pauses::store(tx, queue, &request.of, Some(until), "")?,
+        None => pauses::clear(tx, queue, &request.of)?,
     }
     Ok(())
 }

@@ -37,7 +37,7 @@ pub(super) fn record(tx: &Tx<'_>, queue: &Queue<'_>, row: &Row<'_>) -> Result<St
         _ => ended,
     };
     if state == JobState::Ready && record.crashes == 0 {
-        record.rises_ms = aging::rises(tx, queue, record.id.as_bytes())?;
+        record.rises_ms = aging::next_raise(tx, queue, record.id.as_bytes())?;
     }
     record.group = groups::name_of(tx, queue, record.id.as_bytes())?;
     record.limits = limits::of(tx, queue, record.id.as_bytes())?.map(|limited| limited.keys).unwrap_or_default();

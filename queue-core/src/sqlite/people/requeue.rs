@@ -4,10 +4,10 @@ use crate::{
     broker::Changed,
     sqlite::{
         connection::tx::{Failed, Queue, Tx},
-        doors::back,
+        doors::return_jobs,
     },
 };
 
 pub(super) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<Changed, Failed> {
-    back::requeue(tx, queue, id)
+    return_jobs::requeue(tx, queue, id)
 }

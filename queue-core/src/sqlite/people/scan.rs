@@ -27,10 +27,10 @@ pub(crate) fn scan(tx: &mut Tx<'_>, request: &Scan) -> Result<Scanned, Failed> {
     let Some(queue) = tx.queue(&request.queue)? else { return Ok(Scanned::default()) };
     let limit = request.limit.clamp(1, MAX_ITEMS);
     if let Some((name, value)) = &request.tag {
-        return tagged(tx, &queue, request, name, value, limit);
+        return scan_tagged(tx, &queue, request, name, value, limit);
     }
     if request.includes_moved && !request.states.iter().all(|state| state.is_final()) {
-        return all(tx, &queue, request, limit);
+        return scan_all(tx, &queue, request, limit);
     }
     let mut last: Option<Place> = request.after.as_deref().map(place_of_bytes).transpose()?;
     let (mut jobs, mut examined) = (Vec::new(), 0);
@@ -38,11 +38,11 @@ pub(crate) fn scan(tx: &mut Tx<'_>, request: &Scan) -> Result<Scanned, Failed> {
     let first = last.as_ref().map_or(Some(0), |(state, ..)| numbers.iter().position(|number| number == state));
     for number in numbers.iter().skip(first.unwrap_or(numbers.len())) {
         let (_, rank, pos, id) = last.take().unwrap_or((*number, i64::MIN, i64::MIN, Vec::new()));
-        let (n, place, is_full) = some(tx, &queue, (*number, rank, pos, id), limit - examined, &mut jobs)?;
+        let (n, place, is_full) = scan_state(tx, &queue, (*number, rank, pos, id), limit - examined, &mut jobs)?;
         examined += n;
         if examined == limit || is_full {
             // If no row of a page can be read, the state ends.
-            let next = place.or_else(|| following(&numbers, *number));
+            let next = place.or_else(|| next_state(&numbers, *number));
             return Ok(Scanned::new(jobs, next.map(|place| place_to_bytes(&place)).transpose()?));
         }
     }
@@ -50,7 +50,7 @@ pub(crate) fn scan(tx: &mut Tx<'_>, request: &Scan) -> Result<Scanned, Failed> {
 }
 
 /// The beginning of the next state.
-fn following(numbers: &[i64], number: i64) -> Option<Place> {
+fn next_state(numbers: &[i64], number: i64) -> Option<Place> {
     let at = numbers.iter().position(|other| *other == number)?;
     numbers.get(at + 1).map(|next| (*next, i64::MIN, i64::MIN, Vec::new()))
 }
@@ -75,7 +75,7 @@ const SCAN: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.at
 
 /// Jobs after a place: how many were examined, the place of the last one, and whether the step has
 /// reached its limit in bytes.
-fn some(
+fn scan_state(
     tx: &Tx<'_>,
     queue: &Queue<'_>,
     (state, rank, pos, id): Place,
@@ -112,7 +112,7 @@ const SCAN_ALL: &str = "SELECT job.id, job.state, job.envelope, job.priority, jo
     FROM queue_jobs AS job WHERE job.queue = ?1 AND job.id > ?2 ORDER BY job.id LIMIT ?3";
 
 /// Jobs after an id, in the wanted states. A place is the id of the last one.
-fn all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, limit: usize) -> Result<Scanned, Failed> {
+fn scan_all(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, limit: usize) -> Result<Scanned, Failed> {
     let after = request.after.as_deref().map(place_of_bytes::<Vec<u8>>).transpose()?.unwrap_or_default();
     let mut page = tx.sql(SCAN_ALL)?;
     let mut rows = page.query(params![queue.key, after, Unsigned(limit)])?;
@@ -149,7 +149,7 @@ const TAGGED: &str = "SELECT job.id, job.state, job.envelope, job.priority, job.
     LEFT JOIN queue_jobs AS job ON job.queue = ?1 AND job.id = tag.id ORDER BY tag.id";
 
 /// Jobs that have a tag, by the index of tags. A place is the id of the last one.
-fn tagged(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, name: &str, value: &str, limit: usize) -> Result<Scanned, Failed> {
+fn scan_tagged(tx: &Tx<'_>, queue: &Queue<'_>, request: &Scan, name: &str, value: &str, limit: usize) -> Result<Scanned, Failed> {
     const OF: &str = "SELECT count(*) FROM queue_tags WHERE queue = ?1 AND digest = ?2";
     let digest = tag_digest(name, value);
     let last = request.after.as_deref().map(place_of_bytes::<Vec<u8>>).transpose()?;

@@ -40,12 +40,12 @@ pub(crate) fn transitions(tx: &mut Tx<'_>, queue: &str, after: u64, limit: usize
 
 pub(crate) fn show(tx: &mut Tx<'_>, queue: &str, id: &JobId) -> Result<Option<StoredJob>, Failed> {
     match tx.queue(queue)? {
-        Some(queue) => shown(tx, &queue, id),
+        Some(queue) => read_job(tx, &queue, id),
         None => Ok(None),
     }
 }
 
-pub(crate) fn shown(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<Option<StoredJob>, Failed> {
+pub(crate) fn read_job(tx: &Tx<'_>, queue: &Queue<'_>, id: &JobId) -> Result<Option<StoredJob>, Failed> {
     /// One job: the columns that `record.rs` reads, then failures and result.
     const SHOW: &str = "SELECT id, state, envelope, priority, attempts, crashes, snoozes, pos, ended, note, rank, returns, returned, \
             failures, result FROM queue_jobs \

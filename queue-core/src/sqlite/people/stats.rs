@@ -48,28 +48,28 @@ pub(crate) fn stats(tx: &mut Tx<'_>, queue: &str) -> Result<QueueStats, Failed> 
     stats.outboxes = history::outboxes(tx, queue.key)?;
     stats.aging = AgingRecord::effective_interval(&aging::stored(tx, &queue)?);
     for rank in 0..=Priority::Low.number() {
-        if let Some(since) = head_since(tx, &queue, (READY, rank.into()), (i64::MIN, i64::MAX))? {
+        if let Some(since) = first_startable_since(tx, &queue, (READY, rank.into()), (i64::MIN, i64::MAX))? {
             stats.note_ready_since(since, tx.now);
         }
     }
     if stats.count(JobState::Ready) > 0 {
         let mut looked = groups::next(tx, &queue, HEADS)?;
         looked.push(limits::NO_GROUP.to_vec());
-        note_oldest(tx, &queue, &looked, &mut stats)?;
+        update_oldest(tx, &queue, &looked, &mut stats)?;
         // The groups that may be served gave no age: examine some of the others.
         if stats.oldest.is_none() {
-            let others = groups::some_with_jobs(tx, &queue, HEADS + looked.len())?;
+            let others = groups::with_ready_jobs(tx, &queue, HEADS + looked.len())?;
             let others: Vec<Vec<u8>> = others.into_iter().filter(|name| !looked.contains(name)).take(HEADS).collect();
-            note_oldest(tx, &queue, &others, &mut stats)?;
+            update_oldest(tx, &queue, &others, &mut stats)?;
         }
     }
     Ok(stats)
 }
 
 /// Notes the age of the oldest ready job of these groups.
-fn note_oldest(tx: &Tx<'_>, queue: &Queue<'_>, groups: &[Vec<u8>], stats: &mut QueueStats) -> Result<(), Failed> {
+fn update_oldest(tx: &Tx<'_>, queue: &Queue<'_>, groups: &[Vec<u8>], stats: &mut QueueStats) -> Result<(), Failed> {
     for group in groups {
-        if let Some(since) = since_of(tx, queue, group)? {
+        if let Some(since) = startable_since(tx, queue, group)? {
             stats.note_ready_since(since, tx.now);
         }
     }
@@ -78,22 +78,22 @@ fn note_oldest(tx: &Tx<'_>, queue: &Queue<'_>, groups: &[Vec<u8>], stats: &mut Q
 
 /// How long ago the oldest ready job of a group could start. Of each priority and each of its first
 /// chains, the first jobs are examined.
-pub(crate) fn oldest_of(tx: &Tx<'_>, queue: &Queue<'_>, group: &[u8]) -> Result<Option<Duration>, Failed> {
+pub(crate) fn oldest_age(tx: &Tx<'_>, queue: &Queue<'_>, group: &[u8]) -> Result<Option<Duration>, Failed> {
     let age = |since: i64| Duration::from_millis(tx.now.saturating_sub(since).max(0).unsigned_abs());
-    Ok(since_of(tx, queue, group)?.map(age))
+    Ok(startable_since(tx, queue, group)?.map(age))
 }
 
-fn since_of(tx: &Tx<'_>, queue: &Queue<'_>, group: &[u8]) -> Result<Option<i64>, Failed> {
+fn startable_since(tx: &Tx<'_>, queue: &Queue<'_>, group: &[u8]) -> Result<Option<i64>, Failed> {
     let Some(line) = groups::line_of(tx, queue, group)? else { return Ok(None) };
     let mut oldest: Option<i64> = None;
     for priority in 0..=i64::from(Priority::Low.number()) {
-        if let Some(since) = head_since(tx, queue, (LINED, line), groups::places_of(priority))? {
+        if let Some(since) = first_startable_since(tx, queue, (LINED, line), groups::places_of(priority))? {
             oldest = Some(oldest.map_or(since, |oldest| oldest.min(since)));
         }
     }
     // The first ones of its chains.
     for chain in limits::chains(tx, queue, group, HEADS)? {
-        if let Some(since) = head_since(tx, queue, (CHAINED, chain), (i64::MIN, i64::MAX))? {
+        if let Some(since) = first_startable_since(tx, queue, (CHAINED, chain), (i64::MIN, i64::MAX))? {
             oldest = Some(oldest.map_or(since, |oldest| oldest.min(since)));
         }
     }
@@ -102,7 +102,7 @@ fn since_of(tx: &Tx<'_>, queue: &Queue<'_>, group: &[u8]) -> Result<Option<i64>,
 
 /// The time since which the first suitable job of a run could start. A job that has waited for
 /// another time meanwhile is not suitable, and neither is a job of a task whose jobs repeat.
-fn head_since(tx: &Tx<'_>, queue: &Queue<'_>, (state, rank): (i64, i64), (from, to): (i64, i64)) -> Result<Option<i64>, Failed> {
+fn first_startable_since(tx: &Tx<'_>, queue: &Queue<'_>, (state, rank): (i64, i64), (from, to): (i64, i64)) -> Result<Option<i64>, Failed> {
     const HEAD: &str = "SELECT envelope FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 AND pos BETWEEN ?5 AND ?6 \
                         AND attempts = 0 AND snoozes = 0 ORDER BY pos LIMIT ?4";
     let mut heads = tx.sql(HEAD)?;

@@ -17,7 +17,7 @@ pub(crate) fn workers(tx: &mut Tx<'_>, queue: &str) -> Result<Vec<WorkerRecord>,
     let Some(queue) = tx.queue(queue)? else { return Ok(Vec::new()) };
     const LOADS: &str = "SELECT process, load FROM queue_loads WHERE queue = ?1";
     const ASKED: &str = "SELECT process, asked FROM queue_loads WHERE queue = ?1 AND asked NOT NULL";
-    let (records, loads, asked) = (worker_records(tx, &queue)?, by_process(tx, &queue, LOADS)?, by_process(tx, &queue, ASKED)?);
+    let (records, loads, asked) = (worker_records(tx, &queue)?, count_by_process(tx, &queue, LOADS)?, count_by_process(tx, &queue, ASKED)?);
     let mut lanes = tx.sql(LANES)?;
     let lanes = lanes.query_map([queue.key], |row| {
         let (Text(process), deadline_ms, lease_ms): (Text, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -33,7 +33,7 @@ pub(crate) fn workers(tx: &mut Tx<'_>, queue: &str) -> Result<Vec<WorkerRecord>,
 /// The records of all workers of a queue.
 fn worker_records(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<HashMap<String, Vec<u8>>> {
     const RECORDS: &str = "SELECT process, record FROM queue_workers WHERE queue = ?1";
-    by_process(tx, queue, RECORDS)
+    count_by_process(tx, queue, RECORDS)
 }
 
 pub(crate) fn ask_worker(tx: &mut Tx<'_>, request: &AskWorker) -> Result<WorkerAsked, Failed> {
@@ -49,7 +49,7 @@ pub(crate) fn ask_worker(tx: &mut Tx<'_>, request: &AskWorker) -> Result<WorkerA
     Ok(if has_load { WorkerAsked::Stale } else { WorkerAsked::Absent })
 }
 
-fn by_process(tx: &Tx<'_>, queue: &Queue<'_>, statement: &'static str) -> rusqlite::Result<HashMap<String, Vec<u8>>> {
+fn count_by_process(tx: &Tx<'_>, queue: &Queue<'_>, statement: &'static str) -> rusqlite::Result<HashMap<String, Vec<u8>>> {
     let mut stored = tx.sql(statement)?;
     let read = stored.query_map([queue.key], |row| {
         let (Text(process), value): (Text, Vec<u8>) = (row.get(0)?, row.get(1)?);

@@ -23,10 +23,10 @@ pub(crate) fn store(tx: &mut Tx<'_>, reported: &ProgressReport) -> Result<Vec<bo
     let lane: Option<i64> = tx.sql(LANE)?.query_row(params![queue.key, reported.lane.as_str()], |row| row.get(0)).optional()?;
     let lane = lane.ok_or_else(forgotten)?;
     tx.sql(sql!("gone.sql"))?.execute([])?;
-    reported.jobs.iter().map(|job| one(tx, &queue, lane, job)).collect()
+    reported.jobs.iter().map(|job| store_job_progress(tx, &queue, lane, job)).collect()
 }
 
-fn one(tx: &mut Tx<'_>, queue: &Queue<'_>, lane: i64, reported: &JobProgress) -> Result<bool, Failed> {
+fn store_job_progress(tx: &mut Tx<'_>, queue: &Queue<'_>, lane: i64, reported: &JobProgress) -> Result<bool, Failed> {
     /// Whether a lane holds a job by a claim.
     const HOLDS: &str = "SELECT 1 FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3 AND rank = ?4 AND pos = ?5";
     /// Stores the reports of a job.

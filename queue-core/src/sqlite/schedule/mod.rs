@@ -106,7 +106,7 @@ pub(crate) fn set(tx: &mut Tx<'_>, request: &SetSchedule) -> Result<ScheduleAnsw
     if request.has_moved(tx.now) {
         return Ok(ScheduleAnswer::Moved);
     }
-    let mut queue = tx.queue_made(&request.queue)?;
+    let mut queue = tx.queue_or_create(&request.queue)?;
     let state: Option<Vec<u8>> = tx.sql(STATE)?.query_row(params![queue.key, request.name], |row| row.get(0)).optional()?;
     if state != request.expected {
         return Ok(ScheduleAnswer::Stale);
@@ -127,7 +127,7 @@ pub(crate) fn set(tx: &mut Tx<'_>, request: &SetSchedule) -> Result<ScheduleAnsw
     }
     let answers = request.jobs.iter().map(|tick| store(tx, &mut queue, &request.name, tick)).collect::<Result<Vec<_>, _>>()?;
     if let Some(id) = &request.stop {
-        stop(tx, &mut queue, id)?;
+        cancel_job(tx, &mut queue, id)?;
     }
     tx.save(&queue)?;
     if answers.contains(&true) {
@@ -137,7 +137,7 @@ pub(crate) fn set(tx: &mut Tx<'_>, request: &SetSchedule) -> Result<ScheduleAnsw
 }
 
 /// Ids that backfills made before this time are removed.
-pub(crate) fn forgotten_since(tx: &Tx<'_>) -> i64 {
+pub(crate) fn remembered_since(tx: &Tx<'_>) -> i64 {
     tx.now.saturating_sub(i64::try_from(BACKFILL_REMEMBERED.as_millis()).unwrap_or(i64::MAX))
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn forgotten_since(tx: &Tx<'_>) -> i64 {
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<usize> {
     const PRUNE: &str = "DELETE FROM queue_backfilled WHERE queue = ?1 AND id IN
         (SELECT id FROM queue_backfilled WHERE queue = ?1 AND at <= ?2 ORDER BY at LIMIT ?3)";
-    tx.sql(PRUNE)?.execute(params![queue.key, forgotten_since(tx), Unsigned(items)])
+    tx.sql(PRUNE)?.execute(params![queue.key, remembered_since(tx), Unsigned(items)])
 }
 
 fn store(tx: &mut Tx<'_>, queue: &mut Queue<'_>, schedule: &str, tick: &TickJob) -> Result<bool, Failed> {
@@ -153,7 +153,7 @@ fn store(tx: &mut Tx<'_>, queue: &mut Queue<'_>, schedule: &str, tick: &TickJob)
     const REMEMBER: &str =
         "INSERT INTO queue_backfilled (queue, id, at) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET at = excluded.at WHERE at <= ?4";
     let id = tick.job.id.as_bytes();
-    if tick.remembered && tx.sql(REMEMBER)?.execute(params![queue.key, id, tx.now, forgotten_since(tx)])? == 0 {
+    if tick.remembered && tx.sql(REMEMBER)?.execute(params![queue.key, id, tx.now, remembered_since(tx)])? == 0 {
         return Ok(false);
     }
     let at = ready::due(tx, &tick.job);
@@ -165,7 +165,7 @@ fn store(tx: &mut Tx<'_>, queue: &mut Queue<'_>, schedule: &str, tick: &TickJob)
 }
 
 /// Cancels a job of a schedule: at once if it waits, or at its ending if it is active.
-fn stop(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &JobId) -> Result<(), Failed> {
+fn cancel_job(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &JobId) -> Result<(), Failed> {
     const PLACE: &str = "SELECT state, rank, pos FROM queue_jobs WHERE queue = ?1 AND id = ?2";
     const STOP: &str = "UPDATE queue_ticked SET stop = 1 WHERE queue = ?1 AND id = ?2";
     let id = id.as_bytes();
@@ -175,11 +175,11 @@ fn stop(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &JobId) -> Result<(), Failed
         None | Some((DONE | DEAD | CANCELLED | EXPIRED, ..)) => Ok(()),
         Some((ACTIVE, lane, claim)) => {
             tx.sql(STOP)?.execute(params![queue.key, id])?;
-            Ok(settle::note_cancelled(tx, Receipt { lane, claim }, id)?)
+            Ok(settle::record_cancellation(tx, Receipt { lane, claim }, id)?)
         }
         Some((state, ..)) => {
-            let job = ready::leave(tx, queue, id, state)?;
-            end::cancelled(tx, queue, job, Some(STOPPED))
+            let job = ready::remove_waiting(tx, queue, id, state)?;
+            end::cancel(tx, queue, job, Some(STOPPED))
         }
     }
 }
@@ -196,7 +196,7 @@ pub(crate) fn is_stopped(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite:
 
 /// Records in the schedule of a job that the job has ended in this state, or is parked. The id
 /// shows whether the job may belong to a schedule.
-pub(crate) fn ended(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], how: &str) -> Result<(), Failed> {
+pub(crate) fn record_end(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8], how: &str) -> Result<(), Failed> {
     /// Records in a schedule that one of its jobs has ended.
     const ENDED: &str =
         "UPDATE queue_schedules SET due = CASE WHEN ?4 THEN NULL WHEN ?5 THEN ?6 ELSE due END, state = ?3 WHERE queue = ?1 AND name = ?2";

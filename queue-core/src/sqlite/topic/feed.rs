@@ -34,16 +34,16 @@ pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, turn: &Turn) -> Result<bo
         Ok((cursor, Unknown::of_stored(&unknown) == Unknown::Skip, types))
     });
     let Some((mut cursor, skips, types)) = found.optional()? else { return Ok(false) };
-    let mut could_start = startable(tx, queue, turn.claim)?;
+    let mut could_start = count_startable(tx, queue, turn.claim)?;
     if could_start >= turn.claim {
         // Nothing has to be read, so the jobs are not counted. If the largest number of jobs is
         // taken, a turn with too few ready jobs returns this.
         return Ok(tx.sql(MORE)?.query_row([topic, cursor], |row| row.get(0))?);
     }
-    let (mut taken, mut read, mut bytes, mut skipped, mut lost) = (taken(tx, queue)?, 0, 0, 0, 0);
+    let (mut taken, mut read, mut bytes, mut skipped, mut lost) = (count_not_ended(tx, queue)?, 0, 0, 0, 0);
     let begun = cursor;
     while could_start < turn.claim && taken < MOST_TAKEN && read < TRIM_STEP && bytes < MAX_BYTES {
-        let Some((seq, event)) = entry_behind(tx, topic, cursor)? else { break };
+        let Some((seq, event)) = next_entry(tx, topic, cursor)? else { break };
         (cursor, read) = (seq, read + 1);
         let Some(event) = event else {
             lost += 1;
@@ -54,7 +54,7 @@ pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, turn: &Turn) -> Result<bo
             skipped += 1;
         } else if enqueue::feed(tx, queue, &event)? {
             taken += 1;
-            could_start = if event.group.is_none() { could_start + 1 } else { startable(tx, queue, turn.claim)? };
+            could_start = if event.group.is_none() { could_start + 1 } else { count_startable(tx, queue, turn.claim)? };
         }
     }
     if cursor > begun {
@@ -71,7 +71,7 @@ fn is_of(event: &NewJob, known: &str) -> bool {
 
 /// The entry after a number, as a job; `None` instead of the job if another program has damaged its
 /// id.
-fn entry_behind(tx: &Tx<'_>, topic: i64, seq: i64) -> Result<Option<(i64, Option<NewJob>)>, Failed> {
+fn next_entry(tx: &Tx<'_>, topic: i64, seq: i64) -> Result<Option<(i64, Option<NewJob>)>, Failed> {
     const NEXT: &str = "SELECT seq, id, grouped, digest, envelope FROM queue_log WHERE topic = ?1 AND seq > ?2 ORDER BY seq LIMIT 1";
     let found = tx
         .sql(NEXT)?
@@ -89,7 +89,7 @@ fn entry_behind(tx: &Tx<'_>, topic: i64, seq: i64) -> Result<Option<(i64, Option
 }
 
 /// The number of jobs that have not ended, up to the limit.
-fn taken(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<usize> {
+fn count_not_ended(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<usize> {
     const TAKEN: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state IN (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) LIMIT ?12)";
     let states =
         params![queue.key, READY, SUSPECT, SCHEDULED, RETRY, ACTIVE, PARKED, HELD, LINED, LINED_SUSPECT, CHAINED, Unsigned(MOST_TAKEN)];
@@ -98,7 +98,7 @@ fn taken(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<usize> {
 
 /// The number of jobs that could start: at most `most` without a group, and one for each of at most
 /// `most` eligible groups.
-fn startable(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> Result<usize, Failed> {
+fn count_startable(tx: &Tx<'_>, queue: &Queue<'_>, most: usize) -> Result<usize, Failed> {
     const PLAIN: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 LIMIT ?3)";
     let plain: usize = tx.sql(PLAIN)?.query_row(params![queue.key, READY, Unsigned(most)], |row| Unsigned::get(row, 0))?;
     Ok(plain + groups::next(tx, queue, most)?.len())

@@ -84,7 +84,7 @@ pub(crate) fn subscribe(tx: &mut Tx<'_>, request: &Subscribe) -> Result<bool, Fa
     const BEFORE: &str = "SELECT max(seq) FROM queue_log WHERE topic = ?1 AND at < ?2";
     const GONE: &str = "SELECT min(seq) - 1 FROM queue_log WHERE topic = ?1";
     let address = topic_address(&request.topic);
-    let topic = tx.queue_made(&address)?;
+    let topic = tx.queue_or_create(&address)?;
     let (added, types) = (added(tx, topic.key)?, request.types.join(","));
     let found = tx.sql(FIND)?.query_row(params![topic.key, &*request.name], |row| Ok((row.get::<_, Text>(0)?.0, row.get::<_, Text>(1)?.0)));
     if let Some((known, unknown)) = found.optional()? {
@@ -129,7 +129,7 @@ pub(crate) fn set_retention(tx: &mut Tx<'_>, topic: &str, changed: Retention) ->
     check_name("topic", topic)?;
     changed.check()?;
     let address = topic_address(topic);
-    let topic = tx.queue_made(&address)?;
+    let topic = tx.queue_or_create(&address)?;
     added(tx, topic.key)?;
     tx.sql(SET)?.execute(params![
         topic.key,

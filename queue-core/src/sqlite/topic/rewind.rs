@@ -71,7 +71,7 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
         }
         RewindStep::Cancel { reason, ids, .. } => {
             let queue = subscription_address(name, &request.topic);
-            let (mut queue, mut cancelled) = (tx.queue_made(&queue)?, 0);
+            let (mut queue, mut cancelled) = (tx.queue_or_create(&queue)?, 0);
             for id in ids {
                 cancelled += u64::from(people::cancel_waiting(tx, &mut queue, id.as_bytes(), reason.as_deref())?);
             }
@@ -81,7 +81,7 @@ pub(crate) fn rewind(tx: &mut Tx<'_>, request: &Rewind) -> Result<Rewound, Faile
         RewindStep::Forget(after, _) => {
             let (entries, more) = entries(tx, topic, number(after)?, upto)?;
             let queue = subscription_address(name, &request.topic);
-            let mut queue = tx.queue_made(&queue)?;
+            let mut queue = tx.queue_or_create(&queue)?;
             for (_, id) in &entries {
                 forget(tx, &mut queue, id)?;
             }
@@ -165,5 +165,5 @@ fn forget(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Result<(), Faile
     if people::remove(tx, queue, id)? || tx.sql(THERE)?.query_row(params![queue.key, id], |row| row.get(0))? {
         return Ok(());
     }
-    Ok(end::forget_one(tx, queue, id)?)
+    Ok(end::forget_given_id(tx, queue, id)?)
 }

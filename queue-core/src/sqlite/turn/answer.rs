@@ -58,7 +58,7 @@ pub(super) fn replay(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64, name: &str, kept
                 (delivery.envelope, delivery.attempts, delivery.crashes, snoozes) = found;
                 (delivery.snoozes, delivery.rate_limited, delivery.odd) = snoozes_of(snoozes);
                 if delivery.crashes > 0 {
-                    delivery.suspected_for = settle::suspected_for(tx, queue, delivery.id.as_bytes())?;
+                    delivery.suspected_for = settle::suspicion_time(tx, queue, delivery.id.as_bytes())?;
                 }
             }
             None => delivery.void = true,
@@ -73,7 +73,7 @@ pub(super) fn replay(tx: &Tx<'_>, queue: &Queue<'_>, lane: i64, name: &str, kept
 pub(super) fn queue_state(tx: &Tx<'_>, queue: &Queue<'_>, waits: Option<(bool, bool)>) -> Result<TurnAnswer, Failed> {
     const PARKED: &str = "SELECT EXISTS (SELECT 1 FROM queue_parked WHERE queue = ?1)";
     const LANES: &str = "SELECT count(*) FROM queue_lanes WHERE queue = ?1 AND NOT fenced";
-    let (ready, suspected) = waits.map_or_else(|| ready::waits(tx, queue), Ok)?;
+    let (ready, suspected) = waits.map_or_else(|| ready::has_waiting(tx, queue), Ok)?;
     let mut answer = TurnAnswer { now_ms: tx.now, paused: queue.paused, ..TurnAnswer::default() };
     answer.suspects = !queue.paused && suspected;
     answer.more = !queue.paused && ready;

@@ -10,9 +10,9 @@ use crate::{
         connection::tx::{Failed, Queue, Tx},
         doors::{
             admit::Admission,
-            back, keys,
+            keys,
             ledger::Ledger,
-            limits, pauses, ready, rotation,
+            limits, pauses, ready, return_jobs, rotation,
             row::{READY, Receipt, SUSPECT},
             settle, transitions,
         },
@@ -60,7 +60,7 @@ pub(super) fn claim(tx: &mut Tx<'_>, queue: &Queue<'_>, receipt: Receipt, turn: 
         if claimed.deliveries.len() >= wanted || has_found && (is_full || parked == 0) {
             break;
         }
-        claimed.waits = Some(ready::waits(tx, queue)?);
+        claimed.waits = Some(ready::has_waiting(tx, queue)?);
         let may_wait = claimed.waits.is_some_and(|(jobs, suspects)| jobs || turn.suspect && suspects);
         if !may_wait && parked == 0 {
             break;
@@ -75,8 +75,8 @@ pub(super) fn claim(tx: &mut Tx<'_>, queue: &Queue<'_>, receipt: Receipt, turn: 
     for delivery in &claimed.deliveries {
         // Its start may have made the next job of its unique key ready.
         claimed.waits = None;
-        if tx.keyed() {
-            keys::started(tx, queue, delivery.id.as_bytes())?;
+        if tx.may_have_keys() {
+            keys::release_at_start(tx, queue, delivery.id.as_bytes())?;
         }
     }
     Ok(claimed)
@@ -90,7 +90,7 @@ fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission, may_suspe
             rotation::take_suspect(tx, queue, admission)?;
         }
     }
-    if admission.has_room() && tx.limited() {
+    if admission.has_room() && tx.may_have_limits() {
         rotation::take_limited(tx, queue, admission)?;
     } else if !admission.has_room() || !rotation::take(tx, queue, admission, Ledger::default())? {
         admission.take(tx, queue, READY, MAX_ITEMS)?;
@@ -118,10 +118,10 @@ fn aside(
             claimed.deliveries.push(delivery);
             continue;
         };
-        if let Some(job) = settle::holder(tx, queue, receipt, delivery.id.as_bytes(), false)? {
+        if let Some(job) = settle::settle_by_holder(tx, queue, receipt, delivery.id.as_bytes(), false)? {
             limits::refund(tx, queue, delivery.id.as_bytes())?;
-            back::aside(tx, queue, job, &task)?;
-            transitions::never_started(tx, queue, delivery.id.as_bytes())?;
+            return_jobs::park_paused(tx, queue, job, &task)?;
+            transitions::merge_into_parked(tx, queue, delivery.id.as_bytes())?;
         }
         claimed.aside.push(delivery.id);
     }

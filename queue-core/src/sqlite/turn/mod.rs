@@ -61,7 +61,7 @@ pub(crate) fn turn(tx: &mut Tx<'_>, turn: &Turn) -> Result<TurnAnswer, Failed> {
     let Claimed { deliveries, aside, waits } = if queue.paused {
         Claimed::default()
     } else {
-        aging::rise(tx, &queue)?;
+        aging::raise_aged_jobs(tx, &queue)?;
         ready::promote(tx, &mut queue)?;
         claim(tx, &queue, Receipt { lane, claim: queue.claim }, turn)?
     };

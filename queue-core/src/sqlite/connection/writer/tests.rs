@@ -6,12 +6,12 @@ use super::*;
 use crate::sqlite::connection::doorbell::Listeners;
 
 fn add(tx: &mut Tx<'_>, name: &str) -> Result<(), Failed> {
-    tx.queue_made(name)?;
+    tx.queue_or_create(name)?;
     Ok(())
 }
 
 /// Operations of one commit: they arrive while the first of them runs.
-async fn together(writer: &Writer, refused: impl Fn() -> Failed + Send + 'static) -> [Result<()>; 3] {
+async fn run_in_one_commit(writer: &Writer, refused: impl Fn() -> Failed + Send + 'static) -> [Result<()>; 3] {
     let (begun, has_begun) = oneshot::channel();
     let (go, may_go) = std_mpsc::channel::<()>();
     let mut begun = Some(begun);
@@ -51,7 +51,7 @@ async fn a_read_sees_what_was_committed_before_it_was_asked_for() {
     std::fs::File::create(&path).expect("an empty file");
     let opened = || {
         let connection = schema::open_writer(Some(&path)).expect("a database");
-        Opened { connection, file: None, location: schema::shown(Some(&path)) }
+        Opened { connection, file: None, location: schema::display_path(Some(&path)) }
     };
     let (writer, writes) = Writer::start(opened(), Ballast::none(), Durability::ProcessCrash, Bell::silent()).expect("a thread");
     let (reader, reads) = Writer::start_reader(opened()).expect("a thread");
@@ -97,10 +97,14 @@ async fn a_refused_operation_undoes_what_it_wrote_and_no_more() {
         let listeners = Listeners::default();
         let mut hints = listeners.of("second");
         let bell = Bell::new(listeners);
-        let (writer, thread) =
-            Writer::start(Opened { connection, file: None, location: schema::shown(None) }, Ballast::none(), Durability::PowerLoss, bell)
-                .expect("a thread");
-        let [first, second, third] = together(&writer, refused).await;
+        let (writer, thread) = Writer::start(
+            Opened { connection, file: None, location: schema::display_path(None) },
+            Ballast::none(),
+            Durability::PowerLoss,
+            bell,
+        )
+        .expect("a thread");
+        let [first, second, third] = run_in_one_commit(&writer, refused).await;
         first.expect("it was not refused");
         second.expect_err("it was refused");
         third.expect("it was not refused");

@@ -15,16 +15,16 @@ local function remove_from_ready(id)
       limits().leave(group, digit, chain, member)
       return group
     end
-  elseif heads(list, 1)[1] == id then
-    take(list, 1)
+  elseif peek_heads(list, 1)[1] == id then
+    pop_heads(list, 1)
   else
     add_tombstone(id)
   end
 end
 
-local function rise()
+local function raise_aged_jobs()
   local left = C.due_items
-  for _ = 1, rises_every() > 0 and 3 or 0 do
+  for _ = 1, aging_interval() > 0 and 3 or 0 do
     local due_ids = left > 0 and call('ZRANGEBYSCORE', K.rising, '-inf', '(' .. ms(now + 1), 'WITHSCORES', 'LIMIT', 0, left) or {}
     local ids, levels, later, out, groups = {}, {}, {}, {}, {}
     for at = 1, #due_ids, 2 do
@@ -39,7 +39,7 @@ local function rise()
         if level == 0 then
           out[#out + 1] = id
         else
-          later[#later + 1], later[#later + 2] = math.floor(due_ids[at + 1]) + rises_every(), id
+          later[#later + 1], later[#later + 2] = math.floor(due_ids[at + 1]) + aging_interval(), id
         end
       end
     end
@@ -47,16 +47,16 @@ local function rise()
       return
     end
     left = left - #due_ids / 2
-    put_all(K.risen, levels)
+    set_fields(K.risen, levels)
     push_to_lists(ids, false)
     for _, group in ipairs(groups) do
       review(group)
     end
-    many('ZREM', K.rising, out)
+    call_in_pieces('ZREM', K.rising, out)
     local number = #later > 0 and call('HINCRBY', K.meta, 'rise_tail', #later / 2)
     for at = 1, #later, 2 do
-      later[at] = rise_at(later[at], number - (#later - at - 1) / 2)
+      later[at] = next_raise_at(later[at], number - (#later - at - 1) / 2)
     end
-    many('ZADD', K.rising, later)
+    call_in_pieces('ZADD', K.rising, later)
   end
 end

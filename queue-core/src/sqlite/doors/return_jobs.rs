@@ -1,4 +1,4 @@
-//! The door `back`: a job returns to a waiting state.
+//! The door `return_jobs`: a job returns to a waiting state.
 //!
 //! | function | place | other changes | hint |
 //! |---|---|---|---|
@@ -8,8 +8,8 @@
 //! | [`return_to_head`] | head of the line | `returned`, if its holder returned it | now |
 //! | [`count_return`] | none, before `return_to_head` | releases, the time of the last | none |
 //! | [`park`] | `parked` | an entry in `queue_parked` | now, for a lane that knows the task |
-//! | [`aside`] | `parked` | the same, for a job that was claimed but not started | none |
-//! | [`unreadable`] | the same | the note, with the releases that could not read the job | now, for a lane of another release |
+//! | [`park_paused`] | `parked` | the same, for a job that was claimed but not started | none |
+//! | [`park_unreadable`] | the same | the note, with the releases that could not read the job | now, for a lane of another release |
 //! | [`keep_parked`] | `parked` still, without a time at which it is buried | nothing | none |
 //! | [`requeue`] | tail of the line, out of `dead`, `cancelled` or `expired` | all counters and failures, the expiry; `requeued`, the counters of dead and kept jobs | now |
 //! | [`repair`], [`reset_rank`] | an end of the line; the place of its state | nothing | none |
@@ -48,17 +48,17 @@ const NEVER: i64 = 1 << 52;
 
 /// After a failure or a crash with a retry.
 pub(crate) fn retry(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, delay: Duration) -> Result<(), Failed> {
-    later(tx, queue, job, RETRY, delay)
+    wait_in_state(tx, queue, job, RETRY, delay)
 }
 
 /// The handler has requested another run later.
 pub(crate) fn snooze(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, delay: Duration) -> Result<(), Failed> {
-    snoozed(tx, queue, &job, 1)?;
-    later(tx, queue, job, SCHEDULED, delay)
+    count_snooze(tx, queue, &job, 1)?;
+    wait_in_state(tx, queue, job, SCHEDULED, delay)
 }
 
 /// Counts a snooze or a rate limit.
-fn snoozed(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, more: u64) -> Result<(), Failed> {
+fn count_snooze(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, more: u64) -> Result<(), Failed> {
     const SNOOZE: &str = "UPDATE queue_jobs SET snoozes = min(snoozes + ?3, 9007199254740992) WHERE queue = ?1 AND id = ?2";
     tx.sql(SNOOZE)?.execute(params![queue.key, job.id(), more.cast_signed()])?;
     tx.count(queue.key, "snoozed", 1);
@@ -68,7 +68,13 @@ fn snoozed(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>, more: u64) -> 
 /// A service that the job calls is rate-limited for this delay. The job's limit is closed, or
 /// without a limit its group is paused, and the job goes to the head of its line. Without a limit
 /// and a group, only the job waits.
-pub(crate) fn limited(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, delay: Duration, name: Option<&str>) -> Result<(), Failed> {
+pub(crate) fn return_rate_limited(
+    tx: &mut Tx<'_>,
+    queue: &mut Queue<'_>,
+    job: Leaving<'_>,
+    delay: Duration,
+    name: Option<&str>,
+) -> Result<(), Failed> {
     let until = tx.due_after(delay);
     let closed = match job.id {
         ValueRef::Blob(id) if until > tx.now => {
@@ -76,11 +82,11 @@ pub(crate) fn limited(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, 
         }
         _ => false,
     };
-    snoozed(tx, queue, &job, ONE_RATE_LIMITED)?;
+    count_snooze(tx, queue, &job, ONE_RATE_LIMITED)?;
     if !closed && until > tx.now {
-        return later(tx, queue, job, SCHEDULED, delay);
+        return wait_in_state(tx, queue, job, SCHEDULED, delay);
     }
-    let Some(job) = keys::asked(tx, queue, job)? else { return Ok(()) };
+    let Some(job) = keys::reacquire_or_cancel(tx, queue, job)? else { return Ok(()) };
     ready::push(tx, queue, &job.arrives(), End::Head)?;
     tx.hint(queue.name, tx.now);
     Ok(())
@@ -93,9 +99,9 @@ pub(crate) fn repeat(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, d
     tx.sql(ANEW)?.execute(params![queue.key, job.id(), ODD.cast_signed()])?;
     tx.count(queue.key, "repeated", 1);
     if !delay.is_zero() {
-        return later(tx, queue, job, SCHEDULED, delay);
+        return wait_in_state(tx, queue, job, SCHEDULED, delay);
     }
-    let Some(job) = keys::asked(tx, queue, job)? else { return Ok(()) };
+    let Some(job) = keys::reacquire_or_cancel(tx, queue, job)? else { return Ok(()) };
     ready::push(tx, queue, &job.arrives(), End::Tail)?;
     tx.hint(queue.name, tx.now);
     Ok(())
@@ -111,7 +117,7 @@ pub(crate) fn count_return(tx: &Tx<'_>, queue: &Queue<'_>, job: &Leaving<'_>) ->
 /// Returns a job that was not run, or whose run ended for an external reason.
 pub(crate) fn return_to_head(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, by_holder: bool) -> Result<(), Failed> {
     tx.count(queue.key, "returned", i64::from(by_holder));
-    let Some(job) = keys::asked(tx, queue, job)? else { return Ok(()) };
+    let Some(job) = keys::reacquire_or_cancel(tx, queue, job)? else { return Ok(()) };
     ready::push(tx, queue, &job.arrives(), End::Head)?;
     tx.hint(queue.name, tx.now);
     Ok(())
@@ -119,35 +125,35 @@ pub(crate) fn return_to_head(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leavin
 
 /// Parks a job until a lane knows its task and has a release that has not failed to read the job.
 pub(crate) fn park(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, task: &str) -> Result<(), Failed> {
-    let Some(mut job) = keys::asked(tx, queue, job)? else { return Ok(()) };
+    let Some(mut job) = keys::reacquire_or_cancel(tx, queue, job)? else { return Ok(()) };
     let unreadable = job.unreadable.take();
-    enter(tx, queue, job, task, unreadable)?;
+    store_parked(tx, queue, job, task, unreadable)?;
     tx.hint(queue.name, tx.now);
     Ok(())
 }
 
-fn enter(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, task: &str, unreadable: Option<Unreadable>) -> Result<(), Failed> {
+fn store_parked(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, task: &str, unreadable: Option<Unreadable>) -> Result<(), Failed> {
     const ENTER: &str = "INSERT OR IGNORE INTO queue_parked (queue, task, id) VALUES (?1, ?2, ?3)";
     if let ValueRef::Blob(id) = job.id {
-        schedule::ended(tx, queue, id, "parked")?;
+        schedule::record_end(tx, queue, id, "parked")?;
     }
     let unreadable = unreadable.unwrap_or(Unreadable { releases: Vec::new(), until_ms: NEVER });
     let id = job.arrives();
-    tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, PARKED, unreadable.until_ms])?;
+    tx.sql(sql!("return_to_waiting.sql"))?.execute(params![queue.key, id, PARKED, unreadable.until_ms])?;
     tx.sql(ENTER)?.execute(params![queue.key, parked_under(task, &unreadable.releases), id])?;
     Ok(())
 }
 
 /// The same before the start of the job, because its task is paused. No notification is needed, and
 /// the job keeps its key.
-pub(crate) fn aside(tx: &mut Tx<'_>, queue: &Queue<'_>, mut job: Leaving<'_>, task: &str) -> Result<(), Failed> {
+pub(crate) fn park_paused(tx: &mut Tx<'_>, queue: &Queue<'_>, mut job: Leaving<'_>, task: &str) -> Result<(), Failed> {
     let unreadable = job.unreadable.take();
-    enter(tx, queue, job, task, unreadable)
+    store_parked(tx, queue, job, task, unreadable)
 }
 
 /// The same for a job that this release cannot read. The sweep buries the job when this time has
 /// passed since the first release failed to read it.
-pub(crate) fn unreadable(
+pub(crate) fn park_unreadable(
     tx: &mut Tx<'_>,
     queue: &Queue<'_>,
     mut job: Leaving<'_>,
@@ -168,7 +174,7 @@ pub(crate) fn unreadable(
 
 /// A parked job that no release has failed to read is not buried, even if its place has a time.
 pub(super) fn keep_parked(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> Result<(), Failed> {
-    tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, PARKED, NEVER])?;
+    tx.sql(sql!("return_to_waiting.sql"))?.execute(params![queue.key, id, PARKED, NEVER])?;
     Ok(())
 }
 
@@ -183,13 +189,13 @@ pub(crate) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Resu
     let ended: Option<(i64, Vec<u8>)> =
         tx.sql(ENDED)?.query_row(params![queue.key, id, DEAD, CANCELLED, EXPIRED], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     let Some((state, envelope)) = ended else { return Ok(Changed::No) };
-    if let Some(younger) = keys::younger(tx, queue, id)? {
+    if let Some(younger) = keys::reacquire(tx, queue, id)? {
         return Ok(Changed::Held(younger));
     }
     let bytes = i64::try_from(envelope.len()).unwrap_or(i64::MAX);
     let envelope = Envelope::without_expiry(&envelope).unwrap_or(envelope);
     tx.sql(REQUEUE)?.execute(params![queue.key, id, envelope, ODD.cast_signed()])?;
-    tags::note(tx, queue, id, &envelope)?;
+    tags::store(tx, queue, id, &envelope)?;
     ready::push(tx, queue, id, End::Tail)?;
     if state == DEAD {
         tx.count(queue.key, ".dead_bytes", -bytes);
@@ -204,7 +210,7 @@ pub(crate) fn requeue(tx: &mut Tx<'_>, queue: &mut Queue<'_>, id: &[u8]) -> Resu
 
 /// Repairs a job in a place that no query finds.
 pub(crate) fn repair(tx: &mut Tx<'_>, queue: &mut Queue<'_>, job: Leaving<'_>, end: End) -> Result<(), Failed> {
-    let Some(job) = keys::asked(tx, queue, job)? else { return Ok(()) };
+    let Some(job) = keys::reacquire_or_cancel(tx, queue, job)? else { return Ok(()) };
     Ok(ready::push(tx, queue, &job.arrives(), end)?)
 }
 
@@ -216,11 +222,11 @@ pub(crate) fn reset_rank(tx: &Tx<'_>, queue: &Queue<'_>, id: &Value) -> rusqlite
 }
 
 /// A job that waits for its time outside of the line.
-fn later(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, state: i64, delay: Duration) -> Result<(), Failed> {
-    let Some(job) = keys::asked(tx, queue, job)? else { return Ok(()) };
+fn wait_in_state(tx: &mut Tx<'_>, queue: &Queue<'_>, job: Leaving<'_>, state: i64, delay: Duration) -> Result<(), Failed> {
+    let Some(job) = keys::reacquire_or_cancel(tx, queue, job)? else { return Ok(()) };
     let id = job.arrives();
     let at = tx.due_after(delay);
-    tx.sql(sql!("back_beside.sql"))?.execute(params![queue.key, id, state, at])?;
+    tx.sql(sql!("return_to_waiting.sql"))?.execute(params![queue.key, id, state, at])?;
     tx.hint(queue.name, at);
     Ok(())
 }

@@ -4,24 +4,24 @@
 
 -- Cancels a job whose key a younger job has taken meanwhile. It is called for each job that was
 -- active, before the job gets a place.
-local function superseded(id)
-  local other = has('u') and younger(id)
+local function cancel_if_superseded(id)
+  local other = has('u') and reacquire_key(id)
   if other then
-    end_unrun(id, 'cancelled', 'superseded by ' .. text_of(other))
+    end_without_run(id, 'cancelled', 'superseded by ' .. displayed_id(other))
   end
   return other
 end
 
 -- Pushes jobs to the head or the end of their lists. True: a list was empty before.
-local function back(ids, at_head)
+local function return_to_ready(ids, at_head)
   return push(ids, at_head)
 end
 
 -- Parks a job until a worker knows its task and has a release that has not failed to read the job.
-local function back_parked(id, task)
-  entered({ id }, 'parked')
+local function park_job(id, task)
+  record_entered({ id }, 'parked')
   set_bit('a')
-  end_ticks({ id }, 'parked')
+  record_tick_ends({ id }, 'parked')
   local name = task .. (call('HGET', K.releases, id) or '')
   call('ZADD', K.parked, 0, name .. '\0' .. id)
   call('HSET', K.notes, id, name)
@@ -29,7 +29,7 @@ end
 
 -- Parks a job that a release cannot read. `what` is `WITHIN:TASK NUL RELEASE`. The sweep buries the
 -- job after `WITHIN` ms.
-local function back_unreadable(id, what)
+local function park_unreadable(id, what)
   local within, task, release = string.match(what, '^(%d+):(%Z*)%z(.*)$')
   local until_ms = whole(call('ZSCORE', K.unreadable, id) or now + within)
   local known, releases = {}, {}
@@ -41,8 +41,8 @@ local function back_unreadable(id, what)
   table.sort(releases)
   set_bit('a')
   call('ZADD', K.unreadable, ms(#releases > C.releases and now or until_ms), id)
-  put(K.releases, id, '\1' .. table.concat(releases, '\1'))
-  back_parked(id, task)
+  set_field(K.releases, id, '\1' .. table.concat(releases, '\1'))
+  park_job(id, task)
 end
 
 -- Adds a failure to a job's history and removes the oldest ones.
@@ -62,14 +62,14 @@ local function count_return(id)
 end
 
 -- In odd rounds of a repeating job, the number of snoozes is larger by `C.odd`.
-local function is_odd(snoozes)
+local function is_odd_round(snoozes)
   return math.floor(whole(snoozes) / C.odd) % 2 == 1
 end
 
 -- Clears the snoozes and rate limits of a job, for its next round or for the same one.
 local function clear_snoozes(id, next_round)
   local snoozes = call('HGET', K.snoozes, id)
-  if is_odd(snoozes) ~= next_round then
+  if is_odd_round(snoozes) ~= next_round then
     put_rare('z', K.snoozes, id, ms(C.odd))
   elseif snoozes then
     call('HDEL', K.snoozes, id)

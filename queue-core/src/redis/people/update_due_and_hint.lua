@@ -2,7 +2,7 @@
 --- include doors/groups, script/first_due, script/hint
 
 -- Stores when the next job is due, and notifies workers if a job may start now.
-local function note_due_and_hint()
+local function update_due_and_hint()
   update_due()
   if opened then
     hint()

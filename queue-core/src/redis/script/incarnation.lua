@@ -1,6 +1,6 @@
 -- Identifies the run and the replication history of this server. After a failover or a restart it
 -- differs, and data of the earlier server may be missing.
-local function life()
+local function incarnation()
   local info = redis.pcall('INFO', 'server', 'replication')
   info = type(info) == 'string' and info or ''
   local run, history = string.match(info, 'run_id:(%x+)'), string.match(info, 'master_replid:(%x+)')
@@ -10,7 +10,7 @@ end
 
 -- The same with the number of marks that watchers have set. Without a mark, transitions are not
 -- recorded.
-local function life_of_follow_mark(begun)
-  local own = life()
+local function incarnation_of_follow_mark(begun)
+  local own = incarnation()
   return own ~= '' and own .. '.' .. begun or ''
 end
