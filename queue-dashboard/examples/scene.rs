@@ -1,6 +1,6 @@
-//! A dashboard with something to look at: workers that run, tasks that fail, a queue that nobody
-//! serves. It prints its address, and goes on until it is killed.
-//! `cargo run -p queue-dashboard --example scene`; `cargo xtask screenshots` makes pictures of it.
+//! A dashboard with sample data: running workers, failing tasks, and a queue without a worker. It
+//! prints its address, and runs until it is killed. `cargo run -p queue-dashboard --example scene`;
+//! `cargo xtask screenshots` takes screenshots of it.
 
 use std::{error::Error, time::Duration};
 
@@ -87,14 +87,14 @@ async fn main() -> Result<(), Failure> {
     Ok(axum::serve(listener, app).await?)
 }
 
-/// A worker that has died: it is registered, and says nothing any more.
+/// A crashed worker: it is registered and sends no heartbeats.
 async fn stranger(broker: &DynBroker) -> Result<(), Failure> {
     let info = WorkerInfo::new("web-3", 2207, "v2.13.2", ["charge_card", "send_mail"]);
     broker.register(&Register::lane("billing", ProcessId::random(), Duration::from_secs(5)).with_info(info)).await?;
     Ok(())
 }
 
-/// First what is there already, then job after job.
+/// Enqueues the initial jobs, then one job after the other.
 async fn fill(queue: Client) -> Result<(), Failure> {
     for n in 0..160_u64 {
         charge_card::job(4_000 + n, 1_999 + n * 7, format!("tok_{n}")).id(format!("charge-{}", 4_000 + n)).enqueue(&queue).await?;
@@ -114,7 +114,7 @@ async fn fill(queue: Client) -> Result<(), Failure> {
         let job = send_mail::job(format!("customer{n}@example.com"), "reminder".to_owned(), None);
         job.delay(Duration::from_secs(900 + n * 340)).enqueue(&queue).await?;
     }
-    // A task that no release has yet.
+    // A task that no release has.
     for n in 0..4_u64 {
         let payload = vec![0x81, 0xa2, b'i', b'd', u8::try_from(n).unwrap_or(0)];
         queue.enqueue_raw(queue_core::RawJob::new("resize_video", payload).queue("images").id(format!("video-{n}"))).await?;
@@ -124,7 +124,7 @@ async fn fill(queue: Client) -> Result<(), Failure> {
     let (mut n, started) = (0_u64, tokio::time::Instant::now());
     loop {
         n += 1;
-        // Waves, as on a working day.
+        // The load varies as on a working day.
         let wave = (started.elapsed().as_secs_f64() / 9.0).sin().mul_add(18.0, 34.0);
         send_mail::job(format!("customer{n}@example.com"), "welcome".to_owned(), None).enqueue(&queue).await?;
         if n.is_multiple_of(4) {

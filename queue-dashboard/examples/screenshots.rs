@@ -1,6 +1,6 @@
-//! Pictures of a dashboard: every page at three sizes, in light and in dark.
-//! `cargo xtask screenshots` runs it beside the example `scene`: `screenshots URL FOLDER`. It also
-//! says what each page weighs, and how soon it is seen.
+//! Screenshots of a dashboard: every page in three sizes, in light and in dark mode. `cargo xtask
+//! screenshots` runs it together with the example `scene`: `screenshots URL FOLDER`. It also prints
+//! the size of each page and the time until its first paint.
 
 use std::{error::Error, fs, path::PathBuf, time::Duration};
 
@@ -8,8 +8,7 @@ use queue_tests::browser::Browser;
 
 const SIZES: [(&str, u32, u32); 3] = [("phone", 375, 812), ("tablet", 820, 1100), ("desk", 1280, 900)];
 
-/// What a page weighs that nobody has in a cache, with its style and script, and when something was
-/// first seen of it.
+/// The size of a page without a cache, with its style and script, and the time of its first paint.
 const FIGURES: &str = "
     const parts = [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')];
     return [parts.reduce((sum, part) => sum + part.encodedBodySize, 0), performance.getEntriesByName('first-contentful-paint')[0]?.startTime]";
@@ -20,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(arguments.next().ok_or("the second argument is a folder")?);
     fs::create_dir_all(&folder)?;
     let browser = Browser::start();
-    // So that there are rates, and something in the chart.
+    // Waits, so that there are rates and data in the chart.
     browser.open(&url);
     let seconds = std::env::var("SCREENSHOTS_AFTER").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(45);
     std::thread::sleep(Duration::from_secs(seconds));
@@ -51,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             for (name, url) in &pages {
                 browser.open(url);
                 browser.wait("!document.getElementById('signal') || document.getElementById('signal').textContent.trim() === 'Live'");
-                // The whole page, not the window alone.
+                // The whole page, and not only the window.
                 let whole = browser.script("return Math.min(2600, document.documentElement.scrollHeight)").as_u64().unwrap_or(900);
                 browser.look(width, height.max(u32::try_from(whole)?), dark);
                 fs::write(folder.join(format!("{name}-{size}-{theme}.png")), browser.picture())?;

@@ -1,5 +1,5 @@
-//! The style sheet, the script and the icon: part of the binary. Their addresses have a digest, so
-//! that a browser keeps them.
+//! The style sheet, the script and the icon, which are part of the binary. Their addresses contain
+//! a digest, so that a browser can cache them.
 
 use std::sync::LazyLock;
 
@@ -39,7 +39,7 @@ pub(crate) async fn asset(Path(name): Path<String>) -> Response {
     ([(CONTENT_TYPE, kind), (CACHE_CONTROL, "public, max-age=31536000, immutable")], text).into_response()
 }
 
-/// FNV-1a: it has to differ when the text does, and nobody gains by forging it.
+/// FNV-1a. The digest has to change with the text. It does not have to resist an attacker.
 fn digest(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

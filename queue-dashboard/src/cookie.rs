@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use axum::http::{HeaderMap, header::COOKIE};
 
-/// A text that nobody can guess: 128 random bits.
+/// An unguessable text of 128 random bits.
 pub(crate) fn secret() -> Result<String, getrandom::Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
@@ -14,7 +14,7 @@ pub(crate) fn secret() -> Result<String, getrandom::Error> {
     }))
 }
 
-/// Compares two secrets. The time that it takes does not depend on where they differ.
+/// Compares two secrets in a time that does not depend on the position of the difference.
 pub(crate) fn same(one: &str, other: &str) -> bool {
     let differing = one.bytes().zip(other.bytes()).fold(0, |differing, (a, b)| std::hint::black_box(differing | (a ^ b)));
     differing == 0 && one.len() == other.len()
@@ -28,8 +28,8 @@ pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
         .find_map(|(key, value)| (key == name).then_some(value))
 }
 
-/// A cookie that no script reads. A link on another site sends it, so that a visitor from a chat is
-/// signed in; a form or a script of another site does not.
+/// A cookie that scripts cannot read. A link on another site sends it, so that a visitor from a
+/// chat is signed in. A form or a script of another site does not send it.
 pub(crate) fn set(name: &str, value: &str, base: &str) -> String {
     let path = if base.is_empty() { "/" } else { base };
     format!("{name}={value}; Path={path}; HttpOnly; SameSite=Lax")

@@ -1,4 +1,4 @@
-//! Findings: what is wrong, who or what holds the jobs, until when, and what to do about it.
+//! Findings: problems, the holders of waiting jobs, the expected end, and the fixes.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,23 +16,23 @@ use crate::{
     snapshot::{Group, LONG, Queue, SAMPLE, Snapshot, Unreadable},
 };
 
-/// From which share of its memory on a server is soon full, in percent.
+/// A server whose memory is used up to this percentage is soon full.
 const SOON_FULL: u64 = 90;
 
-/// From which difference of two clocks on that is a finding.
+/// The difference of two clocks from which on it is reported.
 const SKEWED: Duration = Duration::from_secs(10);
 
 /// The number of findings of one kind that are listed; the others are counted.
 const OF_A_KIND: usize = 5;
 
-/// How bad it is.
+/// The severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tone {
     /// Jobs do not run, or are lost.
     Bad,
-    /// Somebody should look.
+    /// An operator should check this.
     Warn,
-    /// As somebody wanted it, perhaps.
+    /// This may be intended.
     Note,
 }
 
@@ -54,17 +54,17 @@ impl Tone {
     }
 }
 
-/// Something that is wrong.
+/// A problem.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
     pub(crate) tone: Tone,
     pub(crate) text: String,
     pub(crate) advice: String,
-    /// Where to see it, behind the base.
+    /// The page with details, relative to the base.
     pub(crate) link: Option<String>,
     /// An error of one of the jobs.
     pub(crate) quote: Option<String>,
-    /// The button that helps.
+    /// The button with the fix.
     pub(crate) action: Option<Action>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Finding {
 #[derive(Clone, Debug)]
 pub(crate) struct Action {
     pub(crate) label: &'static str,
-    /// Where it is sent, behind the base.
+    /// The path of the form, relative to the base.
     pub(crate) path: &'static str,
     pub(crate) fields: Vec<(&'static str, String)>,
 }
@@ -83,7 +83,7 @@ impl Action {
     }
 }
 
-/// The pieces of a text, and whether each is a name: names are between backticks.
+/// Splits a text into pieces, and marks the names, which are between backticks.
 pub(crate) fn pieces(text: &str) -> Vec<(bool, &str)> {
     text.split('`').enumerate().map(|(i, piece)| (i % 2 == 1, piece)).filter(|(_, piece)| !piece.is_empty()).collect()
 }
@@ -104,7 +104,7 @@ impl Finding {
     }
 }
 
-/// All that can be said of a snapshot, the worst first.
+/// All findings of a snapshot, the most severe first.
 pub(crate) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
     let mut all = of_the_broker(snapshot);
     let unreadable = snapshot.unreadable.iter().map(|Unreadable { queue, problem, is_out_of_reach }| match is_out_of_reach {
@@ -175,7 +175,7 @@ fn in_trouble(trouble: &Trouble) -> String {
     }
 }
 
-/// Names of databases and queues may have backticks.
+/// Names of databases and queues may contain backticks.
 fn of_an_outbox(outbox: &OutboxRecord) -> Vec<Finding> {
     let problems = outbox.problems().into_iter();
     problems.map(|(problem, advice)| Finding::new(Tone::Warn, capital(&problem) + ".", capital(advice) + ".")).collect()
@@ -203,7 +203,7 @@ fn unserved(_: &Snapshot, queue: &Queue) -> Option<Finding> {
     Some(Finding::new(tone, text, "Start a worker that serves it.").at(&[("queue", name), ("state", state.name())]))
 }
 
-/// Which of two clocks is wrong is not known.
+/// It is unknown which of the two clocks is wrong.
 fn skewed(skew_ms: i64) -> Option<Finding> {
     let by = Duration::from_millis(skew_ms.unsigned_abs());
     let direction = if skew_ms > 0 { "ahead of" } else { "behind" };
@@ -212,7 +212,7 @@ fn skewed(skew_ms: i64) -> Option<Finding> {
     (by > SKEWED).then(|| Finding::new(Tone::Warn, text, advice))
 }
 
-/// Names what the jobs wait for, who holds it, and its expected end.
+/// Names the reason for which the jobs wait, the holder, and the expected end.
 fn waits_long(snapshot: &Snapshot, queue: &Queue) -> Option<Finding> {
     let waits = queue.stats.oldest?;
     if waits < LONG || queue.stats.paused || queue.stats.workers == 0 || queue.stats.count(JobState::Ready) == 0 {
@@ -253,7 +253,7 @@ fn helps(snapshot: &Snapshot, queue: &Queue, cause: &Reason) -> Option<Action> {
     }
 }
 
-/// For what ready jobs wait, what helps, and the page that shows more.
+/// The text for a reason of waiting jobs, the fix, and the page with details.
 fn why_long(reason: &str) -> (&'static str, &'static str, &'static str) {
     match reason {
         "rate_limited" => {
@@ -284,7 +284,7 @@ fn holder_and_end(reason: &Reason, now: SystemTime) -> String {
     holder + &end
 }
 
-/// Its last jobs became dead letters.
+/// A finding for a schedule whose last jobs became dead letters.
 fn schedule(record: &ScheduleRecord) -> Finding {
     let address = record.schedule.to_string();
     let dead = if record.dead_in_a_row == 1 {
@@ -336,7 +336,7 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
     let Group { queue, state, task: name, reason, jobs, error, releases: failed, until } = group;
     let task = name;
     let total = snapshot.count(Some(queue), *state);
-    // What is alike in all that were looked at is probably so in the others, too.
+    // If all examined jobs have the same property, the others probably have it as well.
     let examined = total.min(SAMPLE as u64);
     let n = if *jobs < examined { *jobs } else { total.max(*jobs) };
     // Buttons change all jobs of the queue in this state.
@@ -405,8 +405,8 @@ fn of_a_group(snapshot: &Snapshot, group: &Group) -> Finding {
     finding
 }
 
-/// Parked jobs that no release has failed on. A worker that has their task takes them with its next
-/// free slot.
+/// Parked jobs that no release has failed to read. A worker with their task claims them with its
+/// next free slot.
 fn without_worker(snapshot: &Snapshot, queue: &str, task: &str, what: &str) -> (Tone, String, &'static str) {
     let has_it = |worker: &&WorkerRecord| !worker.lease_left.is_zero() && worker.tasks.iter().any(|known| known == task);
     let serves = |worker: &&WorkerRecord| worker.queues.iter().any(|served| served == queue);
@@ -426,7 +426,7 @@ fn without_worker(snapshot: &Snapshot, queue: &str, task: &str, what: &str) -> (
     (Tone::Bad, text, "Deploy a release that has this task. Delete the jobs only if the task was removed.")
 }
 
-/// A job that was running when its process died, and has not ended since.
+/// A job that was running when its process crashed, and that has not ended since.
 fn suspect(job: &JobRecord, now: SystemTime) -> Finding {
     let (queue, id) = (&job.address.queue, &job.address.id);
     let task = job.task.as_deref().map_or_else(String::new, |task| format!(" of the task `{task}`"));
@@ -439,7 +439,7 @@ fn suspect(job: &JobRecord, now: SystemTime) -> Finding {
     Finding { link: Some(path_of(&job.address)), ..Finding::new(Tone::Warn, text, advice) }
 }
 
-/// Who has the job now, or when it runs again.
+/// The worker that runs the job, or the time of its next run.
 fn runs_again(job: &JobRecord, now: SystemTime) -> String {
     match (&job.running, job.due_at.filter(|_| job.state == JobState::Retry)) {
         (Some(running), _) => {
@@ -451,7 +451,7 @@ fn runs_again(job: &JobRecord, now: SystemTime) -> String {
     }
 }
 
-/// Whether its lease is over, and it has not said that it stops.
+/// Whether its lease has expired without a report that it stops.
 pub(crate) fn is_silent(worker: &WorkerRecord) -> bool {
     worker.lease_left.is_zero() && worker.mode() != WorkerMode::Stopping
 }
@@ -470,7 +470,7 @@ fn silent(snapshot: &Snapshot, worker: &WorkerRecord) -> Option<Finding> {
     })
 }
 
-/// Host and process number, as people name a worker.
+/// The host and the process id of a worker.
 pub(crate) fn name(worker: &WorkerRecord) -> String {
     match (worker.host.as_str(), worker.pid) {
         ("", _) => worker.id.to_string(),
@@ -487,7 +487,7 @@ fn releases(workers: &[WorkerRecord], queue: &str) -> Vec<String> {
     releases
 }
 
-/// The first of a kind, how many more there are, and the place that lists these.
+/// The first findings of a kind, the number of the others, and the page that lists them.
 fn few(mut found: Vec<Finding>, kind: &str, place: &str) -> Vec<Finding> {
     found.sort_by_key(|finding| finding.tone);
     if let Some(more) = found.len().checked_sub(OF_A_KIND).filter(|more| *more > 0) {
@@ -512,7 +512,7 @@ mod tests {
 
     use super::*;
 
-    /// A queue whose oldest job is ready for ten minutes, with a worker.
+    /// A queue with a worker whose oldest job has been ready for ten minutes.
     async fn waits_for(reason: &'static str) -> Finding {
         let client = Client::connect("sqlite://:memory:").await.unwrap();
         client.enqueue_raw(RawJob::new("charge", vec![0x80]).queue("pay")).await.unwrap();

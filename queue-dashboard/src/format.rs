@@ -1,8 +1,8 @@
-//! Numbers and times as people read them.
+//! Numbers and times in readable form.
 
 use std::time::{Duration, SystemTime};
 
-/// A number with its thousands apart: `1,234,567`.
+/// A number with thousands separators: `1,234,567`.
 pub(crate) fn number(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -20,7 +20,7 @@ pub(crate) fn count(n: u64, one: &str) -> String {
     format!("{} {one}{}", number(n), if n == 1 { "" } else { "s" })
 }
 
-/// A length of time in its largest unit, and the next where that matters: `4 s`, `12 min`,
+/// A duration in its largest unit, and in the next one where that is significant: `4 s`, `12 min`,
 /// `3 h 20 min`, `5 d`.
 pub(crate) fn span(time: Duration) -> String {
     let seconds = time.as_secs();
@@ -35,7 +35,7 @@ pub(crate) fn span(time: Duration) -> String {
     }
 }
 
-/// How many a second: `0.4`, `12`, `1,300`.
+/// A rate per second: `0.4`, `12`, `1,300`.
 pub(crate) fn rate(per_second: f64) -> String {
     match per_second {
         r if r < 0.05 => "0".to_owned(),
@@ -56,13 +56,13 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    /// How long ago, without saying so: for a column that is named after an age.
+    /// The age without the word `ago`, for a column with the heading of an age.
     pub(crate) fn age(&self) -> &str {
         self.relative.strip_suffix(" ago").unwrap_or(&self.relative)
     }
 
     pub(crate) fn new(time: SystemTime, now: SystemTime) -> Self {
-        // Beyond the year 9999 there is no text for it.
+        // RFC 3339 has no form for years after 9999.
         let iso = match time.duration_since(SystemTime::UNIX_EPOCH) {
             Ok(since) if since.as_secs() < 253_402_300_800 => humantime::format_rfc3339_millis(time).to_string(),
             _ => String::new(),
@@ -79,12 +79,12 @@ impl Moment {
     }
 }
 
-/// How long ago something was, such as the last heartbeat of a worker.
+/// The time since an event, such as the last heartbeat of a worker.
 pub(crate) fn ago(time: Duration) -> String {
     if time.as_secs() == 0 { "now".to_owned() } else { format!("{} ago", span(time)) }
 }
 
-/// An id that fits into a column: of a generated one, the ends.
+/// An id that fits into a column. A generated id is shortened to its ends.
 pub(crate) fn short_id(id: &str) -> String {
     match (id.is_ascii(), id.len()) {
         (true, 36) => format!("{}…{}", &id[..8], &id[32..]),

@@ -1,4 +1,4 @@
-//! Before every route: is this our address, who is it, and does a change come from a page of ours.
+//! The checks before every route: the host, the user, and the origin of a change.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -38,31 +38,31 @@ const FIELD: &str = "csrf";
 /// Most bytes of a form: a hundred addresses of jobs fit.
 const FORM_MAX: usize = 128 * 1024;
 
-/// The same of the form Edit: the longest parameters that it has fit, of which each byte takes
-/// three.
+/// The same for the form Edit. It has room for the longest editable parameters, of which each byte
+/// takes three.
 const EDIT_MAX: usize = 256 * 1024;
 
-/// Nothing from elsewhere, nothing inline.
+/// No content from other sites, and no inline content.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; \
                       base-uri 'none'; frame-ancestors 'none'";
 
-/// Who looks, and from where.
+/// The visitor, and the context of the request.
 #[derive(Clone, Debug)]
 pub(crate) struct Viewer {
-    /// Where the dashboard is mounted: empty, or as `/queue`.
+    /// The path at which the dashboard is mounted: empty, or as `/queue`.
     pub(crate) base: String,
     pub(crate) person: Option<Person>,
     pub(crate) token: String,
     pub(crate) read_only: bool,
-    /// Whether there is a page to sign in.
+    /// Whether there is a sign-in page.
     pub(crate) signs_in: bool,
-    /// The page that was asked for, to which a sign-in leads.
+    /// The requested page, to which a sign-in leads.
     pub(crate) page: Option<String>,
-    /// The page of ours on which a change was made.
+    /// The page of this dashboard on which a change was made.
     pub(crate) back: Option<String>,
 }
 
-/// What was sent with a change that comes from a page of ours.
+/// The fields of a change that comes from a page of this dashboard.
 #[derive(Clone, Debug)]
 pub(crate) struct Form(pub(crate) Params);
 
@@ -138,7 +138,7 @@ async fn check(shared: &Shared, parts: &mut Parts, body: Body, viewer: &mut View
     let bytes = sent.map_err(|_| Problem::too_large())?;
     let form = Params::parse(&bytes);
     viewer.back = page_in_referer(parts, &viewer.base).or_else(|| page_in_form(&form, &viewer.base));
-    // The cookie must have come with the request: one that was made for the answer proves nothing.
+    // The request must contain the cookie. A cookie that was created for the answer proves nothing.
     let sent = cookie(&parts.headers, TOKEN);
     if !sent.zip(form.get(FIELD)).is_some_and(|(sent, field)| same(sent, field) && same(sent, &viewer.token)) {
         return Err(Problem::token());
@@ -158,7 +158,7 @@ fn page_in_referer(parts: &Parts, base: &str) -> Option<String> {
     (is_same_site && !path.starts_with("//") && path.split('?').next() != Some(&own)).then(|| path.to_owned())
 }
 
-/// The same from the form: the page to which it leads back, or the page of its job.
+/// The same from the form: the page in its field, or the page of its job.
 fn page_in_form(form: &Params, base: &str) -> Option<String> {
     let page = match (form.get("back"), form.get("job")) {
         (Some(back), _) => target(back, "").trim_end_matches(['?', '&']).to_owned(),
@@ -168,7 +168,7 @@ fn page_in_form(form: &Params, base: &str) -> Option<String> {
     Some(format!("{base}/{page}"))
 }
 
-/// The path in front of the route: what a nesting router has taken off.
+/// The path before the route, which a nesting router has removed.
 fn base(shared: &Shared, parts: &Parts) -> String {
     if let Some(base) = &shared.settings.base {
         return base.clone();
@@ -207,9 +207,9 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.ends_with(".localhost") || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Whether a form comes from a page of this dashboard. A browser sends `Sec-Fetch-Site` to a page
-/// that it trusts (HTTPS, or a loopback address), and `Origin` always. Behind a proxy that replaces
-/// `Host`, the origin must be one of the hosts.
+/// Whether a form comes from a page of this dashboard. A browser always sends `Origin`. It sends
+/// `Sec-Fetch-Site` to a page that it trusts (HTTPS, or a loopback address). Behind a proxy that
+/// replaces `Host`, the origin must be one of the hosts.
 fn is_from_here(headers: &HeaderMap, hosts: &Hosts) -> Result<(), Problem> {
     let header = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     if let Some(site) = header("sec-fetch-site") {
@@ -219,7 +219,7 @@ fn is_from_here(headers: &HeaderMap, hosts: &Hosts) -> Result<(), Problem> {
     let Some(origin) = header("origin") else { return Err(Problem::no_origin()) };
     let authority = origin.split_once("://").map_or(origin, |(_, authority)| authority);
     let is_same = !host.is_empty() && authority.eq_ignore_ascii_case(host);
-    // Another port of the same host is another program.
+    // Another port of the same host belongs to another program.
     let is_replaced = !without_port(authority).eq_ignore_ascii_case(without_port(host));
     let is_named = is_replaced && matches!(hosts, Hosts::These(names) if names.iter().any(|name| name.eq_ignore_ascii_case(authority)));
     if is_same || is_named { Ok(()) } else { Err(Problem::origin(authority, host)) }
@@ -230,7 +230,7 @@ pub(crate) fn bearer(parts: &Parts) -> Option<&str> {
     parts.headers.get(AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ").map(str::trim)
 }
 
-/// Headers that every answer has.
+/// The headers of every answer.
 fn secured(mut answer: Response) -> Response {
     let headers = answer.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));

@@ -1,9 +1,8 @@
-//! What happened while somebody looked: the counters of the last two minutes, from which rates and
-//! the chart of the overview come.
+//! The counters of the last two minutes, for rates and for the chart of the overview.
 //!
-//! The dashboard does not look while no page is open, so this begins with the first page and is
-//! gone when the process ends. What the queue itself keeps (minutes and hours, also of the time
-//! when nobody looked) would be drawn at the same place of the overview.
+//! The dashboard reads the counters only while a page is open. This history begins with the first
+//! page, and is lost when the process ends. The history that the queue itself keeps (by minute and
+//! by hour) also covers the time without an open page.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -14,19 +13,20 @@ use queue_core::inspect::Counter;
 
 use crate::snapshot::Snapshot;
 
-/// How far back.
+/// The length of the history.
 const WINDOW: Duration = Duration::from_secs(120);
 
-/// How far apart the totals of all queues are kept.
+/// The interval between two kept totals of all queues.
 const STEP: Duration = Duration::from_secs(2);
 
-/// How far apart the totals of each queue are kept: there may be many queues.
+/// The interval between two kept totals of each queue. It is longer because there may be many
+/// queues.
 const QUEUE_STEP: Duration = Duration::from_secs(10);
 
-/// Over how long a rate is taken, at most.
+/// The maximum time over which a rate is measured.
 const RATE: Duration = Duration::from_secs(60);
 
-/// The shortest time that says anything about a rate.
+/// The minimum time over which a rate is measured.
 const LEAST: Duration = Duration::from_millis(400);
 
 /// The totals of a queue, or of all.
@@ -37,7 +37,7 @@ pub(crate) struct Totals {
     pub(crate) failed: u64,
 }
 
-/// How much a second.
+/// The rates per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Rates {
     pub(crate) enqueued: f64,
@@ -60,27 +60,27 @@ impl History {
             done: total(Counter::Done),
             failed: total(Counter::Failed),
         };
-        // The newest always stands; within a step it replaces the one before.
+        // The newest sample is always kept. Within a step it replaces the one before.
         keep(&mut self.all, STEP, now, of(&|counter| snapshot.total(counter)));
         let queues = snapshot.queues.iter().map(|queue| (queue.name.clone(), of(&|counter| queue.stats.total(counter))));
         keep(&mut self.queues, QUEUE_STEP, now, queues.collect());
     }
 
-    /// Of all queues. `None` until there were two looks.
+    /// The rates of all queues. `None` until there are two samples.
     pub(crate) fn rates(&self) -> Option<Rates> {
         let (now, last) = self.all.back()?;
         let (then, first) = self.all.iter().find(|(at, _)| now.duration_since(*at) <= RATE)?;
         between(*first, *last, now.duration_since(*then))
     }
 
-    /// Of one queue.
+    /// The rates of one queue.
     pub(crate) fn rates_of(&self, queue: &str) -> Option<Rates> {
         let (now, last) = self.queues.back()?;
         let (then, first) = self.queues.iter().find(|(at, _)| now.duration_since(*at) <= RATE)?;
         between(*first.get(queue)?, *last.get(queue)?, now.duration_since(*then))
     }
 
-    /// The rates of each step, oldest first, with how long ago the step ended, and how long it was.
+    /// The rates of each step, oldest first, with the time since its end, and its length.
     pub(crate) fn steps(&self) -> Vec<(Duration, Duration, Rates)> {
         let Some((now, _)) = self.all.back() else { return Vec::new() };
         let pairs = self.all.iter().zip(self.all.iter().skip(1));

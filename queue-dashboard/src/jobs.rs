@@ -1,5 +1,5 @@
-//! A part of a listing of jobs: of one queue or of all, narrowed by task and text. However many
-//! jobs there are, a page reads them for a bounded time, and says where the next page begins.
+//! A part of a list of jobs: of one queue or of all, filtered by task and text. A page reads jobs
+//! for a bounded time, and contains the start of the next page.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -16,19 +16,20 @@ pub(crate) const PAGE: usize = 50;
 /// Most jobs that are read at once.
 const CALL: usize = 500;
 
-/// For how long jobs are read for a page.
+/// The time for which jobs are read for a page.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(1_500);
 
-/// A search that has found nothing continues by itself on this many pages, which is about a minute.
+/// A search without results continues automatically for this number of pages, which is about a
+/// minute.
 pub(crate) const PAGES: u64 = 40;
 
-/// The number of the next page of a search that continues by itself; `None`: it has found
-/// something, has ended, or has gone on for long enough.
+/// The number of the next page of a search that continues automatically. `None`: it has found jobs,
+/// has ended, or has reached its last page.
 pub(crate) fn next_page(params: &Params, found: usize, has_next: bool) -> Option<u64> {
     Some(params.number::<0, PAGES>("pages").get() + 1).filter(|page| found == 0 && has_next && *page < PAGES)
 }
 
-/// Which jobs.
+/// The requested jobs.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) state: JobState,
@@ -37,13 +38,13 @@ pub(crate) struct Wanted {
     pub(crate) text: Text,
 }
 
-/// What was typed into the field Text.
+/// The text in the field Text.
 #[derive(Clone, Debug)]
 pub(crate) enum Text {
     /// Part of the id, the task's name, the parameters, the headers, the last error, the reason or
-    /// the note; hidden values do not count.
+    /// the note. Hidden values are not compared.
     Plain(String),
-    /// As the command line takes it.
+    /// A filter in the form of the command line.
     Filter(Filter),
 }
 
@@ -72,8 +73,8 @@ impl Text {
     }
 }
 
-/// Why a filter is not taken: it compares the values as they are stored, and by trying anybody
-/// could find out what is hidden.
+/// The reason why a filter is rejected. It compares the stored values, so a visitor could find out
+/// hidden values by guessing.
 pub(crate) fn hidden(filter: &Filter) -> Option<String> {
     filter.reads_secrets().then(|| {
         "parameters, headers and parts of unique keys are searched as plain text, on the page Jobs, so that hidden values stay hidden"
@@ -81,20 +82,20 @@ pub(crate) fn hidden(filter: &Filter) -> Option<String> {
     })
 }
 
-/// Where a listing is: a queue, and the offset within it.
+/// A position in a list: a queue, and the offset within it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) queue: String,
     pub(crate) offset: u64,
 }
 
-/// What was found.
+/// The results of a search.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) jobs: Vec<JobRecord>,
     /// The start of the next page.
     pub(crate) next: Option<Place>,
-    /// How many jobs were read.
+    /// The number of jobs that were read.
     pub(crate) read: usize,
 }
 
@@ -123,7 +124,8 @@ impl Wanted {
     }
 }
 
-/// Says why each waits, if that is asked for: for a page that is shown it is said later, of few.
+/// Adds the reasons why the jobs wait, if the filter needs them. For the jobs of a page, they are
+/// added later.
 async fn with_reasons(inspector: &Inspector, queue: &str, mut jobs: Vec<JobRecord>, wanted: &Wanted) -> Result<Vec<JobRecord>, Error> {
     if matches!(&wanted.text, Text::Filter(filter) if filter.needs_reasons()) {
         inspector.add_reasons(queue, &mut jobs).await?;
@@ -131,7 +133,8 @@ async fn with_reasons(inspector: &Inspector, queue: &str, mut jobs: Vec<JobRecor
     Ok(jobs)
 }
 
-/// Reads from a place on, through the queues behind it, until there is a page or enough was read.
+/// Reads from a position on, through the following queues, until a page is full or enough jobs were
+/// read.
 pub(crate) async fn find(
     inspector: &Inspector,
     queues: &[String],
@@ -151,8 +154,8 @@ pub(crate) async fn find(
                 found.next = Some(Place { queue: queue.clone(), offset });
                 return Ok(found);
             }
-            // A narrowed listing reads more than it shows: each job that it shows has its offset
-            // only if few are read at the end.
+            // A filtered list reads more jobs than it shows. Each shown job has its own offset only
+            // if few jobs are read at the end.
             let limit = if wanted.narrows() { CALL } else { room };
             let page = inspector.list(queue, wanted.state, offset, limit).await?;
             let read = page.jobs.len();
@@ -164,14 +167,15 @@ pub(crate) async fn find(
                 found.jobs.extend(fitting);
                 continue;
             }
-            // More than fit on the page: this part is read once more, in small steps.
+            // There are more jobs than the page has room for. This part is read again in small
+            // steps.
             return narrow(inspector, queue, offset, wanted, secrets, found).await;
         }
     }
     Ok(found)
 }
 
-/// Reads in steps of a few jobs, so that the page ends just behind its last job.
+/// Reads in steps of a few jobs, so that the page ends right after its last job.
 async fn narrow(
     inspector: &Inspector,
     queue: &str,
@@ -182,7 +186,7 @@ async fn narrow(
 ) -> Result<Found, Error> {
     let (mut place, now) = (Some(from), SystemTime::now());
     while let Some(offset) = place.filter(|_| found.jobs.len() < PAGE) {
-        // No step holds more jobs than there is room for.
+        // A step has at most as many jobs as there is room for.
         let page = inspector.list(queue, wanted.state, offset, PAGE - found.jobs.len()).await?;
         place = page.next.filter(|next| *next > offset);
         found.read += page.jobs.len();

@@ -32,28 +32,27 @@ use crate::{
     shared::{REFRESH, Shared, WATCHES},
 };
 
-/// How often a page that shows a list is made anew: it asks the broker for its own jobs.
+/// The interval at which a page with a list is rendered. It reads its own jobs from the broker.
 const LIST_REFRESH: Duration = Duration::from_secs(1);
 
-/// How often the lists of schedules, of groups, of limits and of failures are made anew: they ask
-/// each queue.
+/// The interval at which the lists of schedules, groups, limits and failures are rendered. They
+/// send a request for each queue.
 const SCHEDULES_REFRESH: Duration = Duration::from_secs(2);
 
-/// A page of more bytes is sent half as often.
+/// A page with more bytes is sent half as often.
 const LARGE: usize = 24 * 1024;
 
-/// A page that takes long to make is made at least this often: what it waited for may be there
-/// again.
+/// The longest interval of a page that takes long to render. The cause of the delay may be gone.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// The interval at which the browser is notified that the page is up to date.
 const SIGN: Duration = Duration::from_secs(2);
 
-/// A stream ends after this long, and the browser opens another: the graceful stop of a server
-/// waits for no stream for longer.
+/// A stream ends after this time, and the browser opens another one. The graceful stop of a server
+/// waits at most this long for a stream.
 const TERM: Duration = Duration::from_secs(60);
 
-/// Which page is kept up to date.
+/// The page that is kept up to date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Overview,
@@ -81,8 +80,8 @@ struct Watcher {
     viewer: Viewer,
     kind: Kind,
     params: Params,
-    /// What the page Watch has seen, its turn to watch, why it cannot, and how long its last look
-    /// was.
+    /// For the page Watch: the transitions up to now, its permit, the reason why it cannot watch,
+    /// and the time of its last read.
     watching: Option<watch::Watching>,
     turn: Option<OwnedSemaphorePermit>,
     hindered: Option<String>,
@@ -165,7 +164,7 @@ impl Drop for Watcher {
 }
 
 impl Watcher {
-    /// Waits until there is something to send; `None`: the stream ends.
+    /// Waits until there is an event to send. `None`: the stream ends.
     async fn event(&mut self) -> Option<Event> {
         loop {
             if self.over || self.next > self.end {
@@ -175,7 +174,7 @@ impl Watcher {
             let began = Instant::now();
             let content = match self.next_content().await {
                 Ok(content) => Ok(content.html),
-                // What the page shows stays, and the script says that it is old.
+                // The content of the page stays, and the script shows that it is old.
                 Err(problem) if problem.status.is_client_error() => {
                     self.over = true;
                     return Some(Event::default().event("gone").data(&problem.text));
@@ -187,19 +186,19 @@ impl Watcher {
                 Kind::Schedules | Kind::Groups | Kind::Limits | Kind::Operations | Kind::Operation | Kind::Topics | Kind::Failures => {
                     SCHEDULES_REFRESH
                 }
-                // What hinders it may pass.
+                // The obstacle may be temporary.
                 Kind::Watch if self.hindered.is_some() => SCHEDULES_REFRESH,
                 _ if content.as_ref().is_ok_and(|html| html.len() > LARGE) => LIST_REFRESH,
                 _ => REFRESH,
             };
-            // A page that takes long to make is made less often. To wait for something to happen is
-            // no work.
+            // A page that takes long to render is rendered less often. The wait for an event does
+            // not count as work.
             let took = began.elapsed().saturating_sub(self.waited);
             self.next = Instant::now() + pause.max((took * 4).min(LONGEST));
             let html = match content {
                 Ok(html) => html,
-                // It may pass: the page is sent anew as soon as it can be made, and it was no work
-                // to wait for an answer.
+                // The problem may be temporary: the page is sent again as soon as it can be
+                // rendered. The wait for an answer does not count as work.
                 Err(banner) => {
                     (self.next, self.sent) = (Instant::now() + pause, String::new());
                     return Some(Event::default().event("late").data(banner));
@@ -241,7 +240,7 @@ impl Watcher {
         watch::content(&self.shared, &self.viewer, &self.params, self.watching.as_ref(), self.hindered.as_deref()).await
     }
 
-    /// Boxed, so that the compiler sees that the stream may move between threads.
+    /// Boxed, so that the compiler can prove that the stream is `Send`.
     fn content(&self) -> BoxFuture<'_, Result<Content, Problem>> {
         let (shared, viewer, params) = (&*self.shared, &self.viewer, &self.params);
         let kind = self.kind;

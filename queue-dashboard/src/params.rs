@@ -1,8 +1,8 @@
-//! What a request asks for. Every text and number has its bounds here, where it is read.
+//! The parameters of a request. The bounds of every text and number are checked when it is read.
 
 use std::str::FromStr;
 
-/// Most pairs that are read of one request; further ones are not looked at.
+/// The maximum number of pairs of one request. Further pairs are ignored.
 const PAIRS_MAX: usize = 600;
 
 /// The pairs of a query or of a form.
@@ -29,19 +29,19 @@ impl Params {
         text_of::<MAX>(self.get(name).unwrap_or_default())
     }
 
-    /// A number within its bounds; `MIN` if there is none.
+    /// A number within its bounds; `MIN` if it is missing.
     pub(crate) fn number<const MIN: u64, const MAX: u64>(&self, name: &str) -> Bounded<MIN, MAX> {
         self.get(name).unwrap_or_default().parse().unwrap_or_default()
     }
 }
 
-/// A text as it is read: without control characters, of at most `MAX` characters.
+/// A text without control characters, of at most `MAX` characters.
 pub(crate) fn text_of<const MAX: usize>(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(MAX).collect::<String>().trim().to_owned()
 }
 
-/// A number from `MIN` to `MAX`. Any text is read: as the nearest number in these bounds, or as
-/// `MIN` if it is none.
+/// A number from `MIN` to `MAX`. Any text can be parsed: a number becomes the nearest one within
+/// the bounds, and other text becomes `MIN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounded<const MIN: u64, const MAX: u64>(u64);
 
@@ -64,7 +64,7 @@ impl<const MIN: u64, const MAX: u64> FromStr for Bounded<MIN, MAX> {
         let digits = text.strip_prefix('+').unwrap_or(text);
         let number = match digits.parse::<u64>() {
             Ok(number) => number,
-            // Too many digits for any number of ours.
+            // The number has too many digits for a `u64`.
             Err(_) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => MAX,
             Err(_) => MIN,
         };
@@ -72,7 +72,7 @@ impl<const MIN: u64, const MAX: u64> FromStr for Bounded<MIN, MAX> {
     }
 }
 
-/// Writes the pairs of a query, those without a value left out.
+/// Writes the pairs of a query, without those with an empty value.
 pub(crate) fn query(pairs: &[(&str, &str)]) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.extend_pairs(pairs.iter().filter(|(_, value)| !value.is_empty()));

@@ -1,8 +1,8 @@
-//! The addresses of pages that are made of names.
+//! The addresses of pages that contain names.
 
 use queue_core::JobAddress;
 
-/// The path of the page of a job, behind the base.
+/// The path of the page of a job, relative to the base.
 pub(crate) fn job_path(queue: &str, id: &str) -> String {
     format!("/jobs/{}/{}", written(queue), written(id))
 }
@@ -12,18 +12,18 @@ pub(crate) fn path_of(job: &JobAddress) -> String {
     job_path(&job.queue, &job.id.to_string())
 }
 
-/// A name as a part of a path. A browser takes `.` and `..` for folders, also percent-encoded: they
-/// stand behind a sign that is in no name.
+/// A name as a part of a path. A browser resolves `.` and `..` as folders, even if they are
+/// percent-encoded. They are therefore prefixed with a character that no name has.
 fn written(name: &str) -> String {
     if matches!(name, "." | "..") { format!("~{name}") } else { name.replace('%', "%25") }
 }
 
-/// The name in a part of a path whose percent-encoding was taken off.
+/// The name in a part of a path that was percent-decoded.
 pub(crate) fn name_in(part: &str) -> &str {
     part.strip_prefix('~').unwrap_or(part)
 }
 
-/// The path of the page of a job, written anew, if this is one, without its first slash.
+/// The rebuilt path of the page of a job, without its first slash, if this is such a path.
 pub(crate) fn job_path_anew(queue: &str, id: &str) -> Option<String> {
     let read = |part: &str| (!matches!(part, "." | "..")).then(|| name_in(part).replace("%25", "%"));
     let job: JobAddress = format!("{}/{}", read(queue)?, read(id)?).parse().ok()?;

@@ -1,4 +1,4 @@
-//! What a request may be answered with instead.
+//! The error answers of requests.
 
 use axum::{http::StatusCode, response::Response};
 use queue_core::{__private::error_text, Error};
@@ -9,13 +9,13 @@ use crate::{
     role::Role,
 };
 
-/// An answer that is no page: what happened, and what to do.
+/// An error answer: the problem and the fix.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
     pub(crate) title: &'static str,
     pub(crate) text: String,
-    /// The page of what is in the way, behind the base.
+    /// The page of the cause, relative to the base.
     pub(crate) link: Option<String>,
 }
 
@@ -119,7 +119,7 @@ impl Problem {
         Problem::new(StatusCode::REQUEST_TIMEOUT, "Too slow", "The form did not arrive in time. Nothing was changed.")
     }
 
-    /// The page that says so.
+    /// The page with the problem.
     pub(crate) fn page(self, viewer: &Viewer) -> Response {
         if self.status == StatusCode::UNAUTHORIZED && viewer.signs_in {
             return sign_in::page(viewer, false);

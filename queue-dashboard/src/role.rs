@@ -1,11 +1,11 @@
-//! Who looks, and what they may do.
+//! Users and their permissions.
 
 use std::fmt;
 
 /// The permissions of a user. Each role includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// Sees everything but what is [hidden](crate::Dashboard::hide).
+    /// Sees everything except [hidden](crate::Dashboard::hide) values.
     View,
     /// Also pauses and resumes queues, schedules and groups, runs and backfills schedules, sets the
     /// rules of groups, and requeues, promotes and cancels jobs.
@@ -15,7 +15,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The word for it in the log.
+    /// The name of the role in the log.
     pub fn name(self) -> &'static str {
         match self {
             Role::View => "view",

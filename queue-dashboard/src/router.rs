@@ -13,8 +13,8 @@ use crate::{
     shared::{Hosts, Settings, Shared},
 };
 
-/// A dashboard for the queues of this client. [`authorize`](Dashboard::authorize) makes a router of
-/// it.
+/// A dashboard for the queues of this client. [`authorize`](Dashboard::authorize) turns it into a
+/// router.
 pub fn router(client: Client) -> Dashboard<MissingAuthorize> {
     let settings =
         Settings { hosts: Hosts::These(Vec::new()), base: None, read_only: false, secrets: Secrets::default(), sign_in: None, until: None };
@@ -37,11 +37,11 @@ pub struct Dashboard<Access> {
     access: PhantomData<Access>,
 }
 
-/// Of a [`Dashboard`] without [`authorize`](Dashboard::authorize).
+/// The state of a [`Dashboard`] without [`authorize`](Dashboard::authorize).
 #[derive(Debug)]
 pub struct MissingAuthorize(());
 
-/// Who may use a dashboard. Nothing implements it: `authorize` makes a [`Router`].
+/// Authorization of a dashboard. No type implements it: `authorize` returns a [`Router`].
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "the dashboard is mounted without `.authorize(..)`, which controls access",
@@ -65,10 +65,10 @@ impl<Access> Dashboard<Access> {
         self
     }
 
-    /// Further names under which the dashboard is reached, as `["shop.example.com"]`. A request
-    /// with another `Host` is refused (421). The port of `Host` does not matter. Behind a proxy
-    /// that replaces `Host`, name the host and port in the browser's address bar: a change from a
-    /// page of that address is accepted. Default: `localhost` and loopback addresses alone.
+    /// Further host names of the dashboard, such as `["shop.example.com"]`. A request with another
+    /// `Host` is refused (421). The port of `Host` does not matter. If a proxy replaces `Host`,
+    /// name the host and port in the browser's address bar: changes from pages of that address are
+    /// then accepted. Default: only `localhost` and loopback addresses.
     pub fn hosts<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
         let names = names.into_iter().map(|name| name.into().to_ascii_lowercase());
         match &mut self.settings.hosts {
@@ -78,8 +78,8 @@ impl<Access> Dashboard<Access> {
         self
     }
 
-    /// Takes requests with any `Host`. Only behind a proxy or a layer that checks it, or if the
-    /// answer of [`authorize`](Self::authorize) depends on a cookie or a header.
+    /// Accepts requests with any `Host`. Use it only behind a proxy or a layer that checks the
+    /// host, or if the answer of [`authorize`](Self::authorize) depends on a cookie or a header.
     pub fn any_host(mut self) -> Self {
         self.settings.hosts = Hosts::Any;
         self
@@ -93,16 +93,16 @@ impl<Access> Dashboard<Access> {
         self
     }
 
-    /// The path under which browsers see the dashboard, as `/ops/queue`, if a proxy removes a part
-    /// of it. Default: the path at which the router is nested.
+    /// The path of the dashboard in browsers, such as `/ops/queue`, if a proxy removes a part of
+    /// it. Default: the path at which the router is nested.
     pub fn base(mut self, path: impl Into<String>) -> Self {
         self.settings.base = Some(path_of_base(&path.into()));
         self
     }
 
-    /// Ends the streams of live pages when this future is ready: give it the one that stops your
-    /// server, whose graceful stop waits for open streams. Default: each stream ends after a
-    /// minute, and the page opens another.
+    /// Ends the streams of live pages when this future is ready. Pass the future that stops your
+    /// server, because a graceful stop waits for open streams. Default: each stream ends after a
+    /// minute, and the page opens another one.
     pub fn until(mut self, stop: impl Future<Output = ()> + Send + 'static) -> Self {
         self.settings.until = Some(stop.boxed().shared());
         self
@@ -111,7 +111,7 @@ impl<Access> Dashboard<Access> {
     /// The router. For each request, `role_of` returns the user and the permissions: a [`Person`],
     /// or a [`Role`](crate::Role) if the name is not known. `None` denies access (401).
     ///
-    /// It sees the headers, and the extensions that a layer of yours has set, and must not block.
+    /// It receives the headers, and the extensions that your layers have set, and must not block.
     /// The dashboard trusts its answer.
     pub fn authorize<S, P>(self, role_of: impl Fn(&Parts) -> Option<P> + Send + Sync + 'static) -> Router<S>
     where

@@ -1,4 +1,4 @@
-//! The table of routes: each with the role that it needs. A route that is not here does not exist.
+//! The table of routes, each with the role that it needs. Other routes do not exist.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::{
     shared::Shared,
 };
 
-/// A route, and who may use it; `None`: anybody who can reach the address.
+/// A route and its role. `None`: every client that can reach the address may use it.
 pub(crate) struct Route {
     pub(crate) method: &'static str,
     pub(crate) path: &'static str,
@@ -36,7 +36,7 @@ pub(crate) struct Route {
     handler: MethodRouter<Arc<Shared>>,
 }
 
-/// A change: the handler gets what the guard has read of the request, and its error becomes a page.
+/// A change: the handler gets the form that the guard has read, and its error becomes a page.
 macro_rules! act {
     ($path:literal, $least:ident, $page:ident::$act:ident($($argument:expr)?)) => {
         changes(
@@ -138,7 +138,7 @@ pub(crate) fn router<S: Clone + Send + Sync + 'static>(shared: Arc<Shared>) -> R
         .with_state(shared)
 }
 
-/// A path with a slash at its end leads to the one without it.
+/// Redirects a path with a trailing slash to the path without it.
 async fn no_such_page(Extension(viewer): Extension<Viewer>, uri: Uri) -> Response {
     let path = uri.path().trim_end_matches('/');
     if path != uri.path() {
@@ -148,7 +148,7 @@ async fn no_such_page(Extension(viewer): Extension<Viewer>, uri: Uri) -> Respons
     answer_of(&viewer, Problem::not_found("There is no such page."))
 }
 
-/// Who may not look does not learn which pages there are.
+/// A visitor without access cannot find out which pages exist.
 fn answer_of(viewer: &Viewer, problem: Problem) -> Response {
     if viewer.person.is_some() { problem.page(viewer) } else { Problem::unauthenticated().page(viewer) }
 }
@@ -163,8 +163,8 @@ async fn check(least: Option<Role>, Extension(viewer): Extension<Viewer>, reques
     .into_response()
 }
 
-/// Completes and logs a change even if the client closes the page, which drops the future of the
-/// request.
+/// Completes and logs a change even if the client closes the page and thereby drops the future of
+/// the request.
 async fn answered(request: Request, next: Next) -> Response {
     if request.method() != Method::POST {
         return next.run(request).await;

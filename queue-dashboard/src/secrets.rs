@@ -1,25 +1,26 @@
-//! Hides what looks like a secret, by the name of its field.
+//! Hides values that look like secrets, by the names of their fields.
 
 use std::collections::BTreeMap;
 
 use queue_core::inspect::JobRecord;
 use serde_json::Value;
 
-/// What stands in place of a secret.
+/// The replacement of a secret.
 pub(crate) const HIDDEN: &str = "••••••";
 
-/// Names of secrets that no other word contains, in small letters without `_`, `-` and `.`: hidden
-/// wherever they are in a name.
+/// Names of secrets that no other word contains, in lower case without `_`, `-` and `.`. They are
+/// hidden at any position in a name.
 const ANYWHERE: [&str; 8] = ["password", "passwd", "passphrase", "apikey", "authorization", "privatekey", "accesskey", "cardnumber"];
 
-/// Names of secrets that other words contain: hidden if they are a word of a name, or its end, as
-/// in `accesstoken`.
+/// Names of secrets that other words contain. They are hidden if they are a word of a name, or its
+/// end, as in `accesstoken`.
 const WORDS: [&str; 5] = ["secret", "token", "cookie", "credential", "signature"];
 
-/// Short names of secrets: hidden only as a whole word. `class_name` has `ssn` in it.
+/// Short names of secrets. They are hidden only as a whole word, because `class_name` contains
+/// `ssn`.
 const SHORT: [&str; 4] = ["cvv", "iban", "ssn", "pwd"];
 
-/// Deepest nesting that is shown.
+/// The maximum nesting that is shown.
 const DEPTH: usize = 64;
 
 /// The names of fields that are hidden.
@@ -36,7 +37,7 @@ impl Secrets {
         }
     }
 
-    /// Whether a value is hidden. `max_tokens` is a secret only if it is no number.
+    /// Whether a value is hidden. `max_tokens` is a secret only if its value is not a number.
     fn is_secret(&self, name: &str, is_number: bool) -> bool {
         let whole = plain(name);
         let is_word = |word: &str| {
@@ -46,7 +47,7 @@ impl Secrets {
         ANYWHERE.iter().any(|part| whole.contains(part)) || words(name).iter().any(|word| is_word(word)) || self.more.contains(&whole)
     }
 
-    /// A JSON text for people, on several lines, with its secrets hidden.
+    /// A JSON text in readable form, on several lines, with its secrets hidden.
     pub(crate) fn json(&self, text: &str) -> Result<String, String> {
         let mut value = queue_core::__private::json(text)?;
         self.hide(&mut value, 0);
@@ -59,15 +60,15 @@ impl Secrets {
         headers.iter().map(shown).collect()
     }
 
-    /// Why a job is where it is: its last error, or what is known instead.
+    /// The reason for the state of a job: its last error, or other known facts.
     pub(crate) fn error_of(&self, job: &JobRecord) -> Option<String> {
         let reason = job.reason.map(|reason| reason.name());
         let error = job.last_error().or(job.undecodable.as_deref()).or(job.note.as_deref()).or(reason);
         error.map(|error| self.text(error))
     }
 
-    /// A text in which what stands behind the name of a secret is hidden: `password=…`,
-    /// `"token": "…"`, `Authorization: Bearer …`.
+    /// A text in which the values after the names of secrets are hidden: `password=…`, `"token":
+    /// "…"`, `Authorization: Bearer …`.
     pub(crate) fn text(&self, text: &str) -> String {
         let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
         while let Some(at) = rest.find(['=', ':']) {
@@ -84,7 +85,8 @@ impl Secrets {
             let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
             let length = match quote {
                 Some(quote) => value[1..].find(quote).map_or(value.len(), |end| end + 2),
-                // To the end of the clause: a secret may have spaces in it, as `Bearer …` has.
+                // Up to the end of the clause, because a secret may contain spaces, as in `Bearer
+                // …`.
                 None => value.find([',', ';', '&', '}', '\n']).unwrap_or(value.len()),
             };
             if length > 0 {
@@ -118,7 +120,7 @@ fn plain(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, '_' | '-' | '.' | ' ')).flat_map(char::to_lowercase).collect()
 }
 
-/// The words of a name, in small letters: `maxTokens` and `max_tokens` have two.
+/// The words of a name in lower case: `maxTokens` and `max_tokens` have two.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_small = false;

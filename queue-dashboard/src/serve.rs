@@ -1,4 +1,5 @@
-//! Lets in a bounded number of clients, each with a bounded time to ask and to take its answer.
+//! Accepts a bounded number of clients. Each has a bounded time to send its request and to receive
+//! its answer.
 
 use std::{
     io::{self, ErrorKind},
@@ -21,19 +22,20 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// Clients, at most, at once; further ones wait. A browser has up to six for all of its pages.
+/// The maximum number of concurrent clients. Further ones wait. A browser opens up to six
+/// connections for all of its pages.
 const CLIENTS: u32 = 256;
 
-/// How long a client may take for a request, and for the next one on the same connection.
+/// The time that a client has for a request, and for the next one on the same connection.
 pub(crate) const ASKS: Duration = Duration::from_secs(10);
 
-/// How long a client may take no byte of its answer.
+/// The maximum time in which a client receives no byte of its answer.
 const TAKES: Duration = Duration::from_secs(30);
 
-/// After a client could not be let in, before the next.
+/// The pause after a failed accept.
 const REFUSED: Duration = Duration::from_millis(100);
 
-/// Serves until a future is ready, and then until the requests that were begun are answered.
+/// Serves until a future is ready, and then until the present requests are answered.
 pub(crate) async fn serve(listener: TcpListener, app: Router, until: impl Future<Output = ()> + Clone + Send + 'static) {
     let room = Arc::new(Semaphore::new(CLIENTS as usize));
     let mut stop = pin!(until.clone());
@@ -43,7 +45,7 @@ pub(crate) async fn serve(listener: TcpListener, app: Router, until: impl Future
             loop {
                 match listener.accept().await {
                     Ok((stream, _)) => break (place, stream),
-                    // Out of file descriptors, perhaps.
+                    // For example, the process is out of file descriptors.
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept a connection to the dashboard");
                         sleep(REFUSED).await;
@@ -62,18 +64,18 @@ pub(crate) async fn serve(listener: TcpListener, app: Router, until: impl Future
         });
     }
     drop(listener);
-    // A semaphore that nobody closes.
+    // The semaphore is never closed.
     drop(room.acquire_many(CLIENTS).await);
 }
 
 async fn answer(stream: TcpStream, app: Router, until: impl Future<Output = ()>) {
-    // Small answers leave at once.
+    // Small answers are sent at once.
     let _ = stream.set_nodelay(true);
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(ASKS);
     let client = TokioIo::new(Client { stream, stalled: None });
     let mut connection = pin!(builder.serve_connection(client, TowerToHyperService::new(app)));
-    // The client has gone, so an error cannot be reported.
+    // The client has disconnected, so an error cannot be reported.
     tokio::select! {
         _ = connection.as_mut() => return,
         () = until => connection.as_mut().graceful_shutdown(),
@@ -81,7 +83,7 @@ async fn answer(stream: TcpStream, app: Router, until: impl Future<Output = ()>)
     let _ = connection.await;
 }
 
-/// A connection that breaks when its client takes nothing for [`TAKES`].
+/// A connection that fails if its client receives no byte for [`TAKES`].
 struct Client {
     stream: TcpStream,
     stalled: Option<Pin<Box<Sleep>>>,

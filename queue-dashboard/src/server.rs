@@ -1,5 +1,4 @@
-//! A dashboard with a server of its own, for command lines: on the loopback address, and with a
-//! token.
+//! A dashboard with its own server, for command lines: on the loopback address, and with a token.
 
 use std::{fmt, io, net::SocketAddr, sync::Arc};
 
@@ -21,29 +20,30 @@ use crate::{
     serve::serve,
 };
 
-/// The shortest token that is taken.
+/// The minimum length of a token.
 const SHORTEST: usize = 16;
 
-/// How a dashboard is served.
+/// The options of a server.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// Where it listens. Default: `127.0.0.1:7070`. Another than a loopback address needs a
-    /// [`token`](Self::token) of yours, since everybody in the network can reach it.
+    /// The address on which it listens. Default: `127.0.0.1:7070`. Any other address than a
+    /// loopback address needs an explicit [`token`](Self::token), because every client in the
+    /// network can reach it.
     pub bind: SocketAddr,
-    /// What a visitor has to know: at least 16 characters. Default: a random one, which is part of
-    /// [`Server::url`].
+    /// The token that visitors need: at least 16 characters. Default: a random token, which is part
+    /// of [`Server::url`].
     pub token: Option<String>,
-    /// Lets everybody in who can reach the address, which must be a loopback address. Default:
+    /// Accepts all visitors that can reach the address, which must be a loopback address. Default:
     /// false.
     pub no_auth: bool,
-    /// Lets visitors pause queues and change jobs. Default: false, the dashboard is read-only.
+    /// Allows visitors to pause queues and change jobs. Default: false, the dashboard is read-only.
     pub allow_actions: bool,
-    /// Further names under which it is reached, besides `localhost` and loopback addresses, see
+    /// Further host names of the dashboard, in addition to `localhost` and loopback addresses, see
     /// [`Dashboard::hosts`](crate::Dashboard::hosts).
     pub hosts: Vec<String>,
-    /// The path under which browsers see it, as `/ops/queue`. A proxy may pass this path on or
-    /// remove it. Default: none.
+    /// The path of the dashboard in browsers, such as `/ops/queue`. A proxy may pass this path on
+    /// or remove it. Default: none.
     pub base: String,
     /// Further names of fields whose values are hidden, see
     /// [`Dashboard::hide`](crate::Dashboard::hide).
@@ -58,7 +58,7 @@ impl Default for Options {
 }
 
 impl fmt::Debug for Options {
-    /// Without the token.
+    /// The token is left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Options { bind, no_auth, allow_actions, hosts, base, .. } = self;
         f.debug_struct("Options")
@@ -71,7 +71,8 @@ impl fmt::Debug for Options {
     }
 }
 
-/// Why a dashboard cannot be served: its options are unsafe, or the address cannot be listened on.
+/// The reason why a dashboard cannot be served: its options are unsafe, or it cannot listen on the
+/// address.
 #[derive(Debug)]
 pub struct SetupError(String);
 
@@ -83,7 +84,7 @@ impl fmt::Display for SetupError {
 
 impl std::error::Error for SetupError {}
 
-/// A dashboard that listens.
+/// A dashboard that listens on its address.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -96,8 +97,8 @@ impl Server {
     /// Checks the options, and listens.
     ///
     /// # Errors
-    /// [`SetupError`] if the options would let strangers in, or if the address cannot be listened
-    /// on.
+    /// [`SetupError`] if the options would give access to everyone in the network, or if it cannot
+    /// listen on the address.
     pub async fn bind(client: Client, options: Options) -> Result<Server, SetupError> {
         let bind = options.bind;
         if !bind.ip().is_loopback() && (options.no_auth || options.token.is_none()) {
@@ -130,7 +131,7 @@ impl Server {
         Ok(Server { listener, client, options, token })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     ///
     /// # Errors
     /// Those of the system.
@@ -138,7 +139,8 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// The address for a browser. It has the token if that is random: who opens it is signed in.
+    /// The address for a browser. It contains the token if the token is random. Opening it signs
+    /// the visitor in.
     ///
     /// # Errors
     /// Those of the system.
@@ -151,11 +153,11 @@ impl Server {
         })
     }
 
-    /// Serves it until a future is ready, for at most 256 connections at once. A client has 10 s
-    /// for each request. Open pages do not delay the end.
+    /// Serves the dashboard until a future is ready, for at most 256 concurrent connections. A
+    /// client has 10 s for each request. Open pages do not delay the end.
     ///
     /// # Errors
-    /// [`SetupError`] if there are no random numbers.
+    /// [`SetupError`] if the system cannot provide random numbers.
     pub async fn run(self, until: impl Future<Output = ()> + Send + 'static) -> Result<(), SetupError> {
         use futures_util::FutureExt;
         let until = until.boxed().shared();
@@ -175,7 +177,8 @@ impl Server {
         let who = if self.token.is_some() { "token" } else { "anybody" };
         let base = path_of_base(&self.options.base);
         let mut app = dashboard.base(&*base).authorize(move |_: &Parts| Some(Person::new(who, role)));
-        // Behind no guard: a probe signs in nowhere, and its `Host` is the address of a container.
+        // This route has no guard: a probe does not sign in, and its `Host` is the address of a
+        // container.
         app = app.route("/health", get(async || "ok\n"));
         if !base.is_empty() {
             app = Router::new().nest(&base, app.clone()).fallback_service(app);
@@ -185,8 +188,8 @@ impl Server {
     }
 }
 
-/// Lets in who knows the token. A browser keeps a random cookie instead, which ends with this
-/// process.
+/// Accepts visitors with the token. A browser stores a random cookie instead, which is valid until
+/// this process ends.
 #[derive(Clone)]
 pub(crate) struct SignIn(Arc<Inner>);
 
@@ -198,7 +201,7 @@ struct Inner {
 
 impl SignIn {
     fn new(token: &str, port: u16) -> Result<Self, SetupError> {
-        // A browser sends the cookies of a host to all of its ports.
+        // A browser sends the cookies of a host to all of its ports, so the name contains the port.
         Ok(SignIn(Arc::new(Inner { token: token.to_owned(), session: random()?, cookie: format!("queue_session_{port}") })))
     }
 
@@ -211,12 +214,12 @@ impl SignIn {
             || bearer(parts).is_some_and(|token| same(token, &self.0.token))
     }
 
-    /// The cookie for who knows the token.
+    /// The cookie for a visitor with the token.
     pub(crate) fn open(&self, token: &str) -> Option<String> {
         same(token, &self.0.token).then(|| self.0.session.clone())
     }
 
-    /// The same for a link with the token, and the page to which it leads, without the token.
+    /// The same for a link with the token. Also returns the address of its page, without the token.
     pub(crate) fn by_link(&self, parts: &Parts) -> Option<(String, String)> {
         let reads = parts.method == Method::GET || parts.method == Method::HEAD;
         let query = parts.uri.query().filter(|_| reads)?;

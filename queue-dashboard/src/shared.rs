@@ -1,4 +1,4 @@
-//! What all requests share.
+//! The state that all requests share.
 
 use std::{
     sync::{Arc, Mutex as StdMutex, PoisonError},
@@ -15,29 +15,29 @@ use tokio::{
 
 use crate::{history::History, pages::watch::Kept, problem::Problem, role::Person, secrets::Secrets, server::SignIn, snapshot::Snapshot};
 
-/// A page does not wait longer for the broker.
+/// The maximum time for which a page waits for the broker.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(3);
 
-/// Snapshots are at least this far apart: live pages change at most twice a second.
+/// The minimum time between two snapshots. Live pages change at most twice a second.
 pub(crate) const REFRESH: Duration = Duration::from_millis(500);
 
-/// A snapshot that takes long is taken less often: one part of this many of the time.
+/// Slow snapshots are taken less often: they take at most this fraction of the time, as a divisor.
 const SHARE: u32 = 10;
 
-/// After a failure the broker is left alone for this long.
+/// After a failure, no snapshot is taken for this time.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Most pages with lists that are made at once; others wait.
+/// The maximum number of pages with lists that are rendered at once. Others wait.
 const LISTS: usize = 4;
 
-/// The longest time for which a page waits for a permit to read a list; then it answers that it is
-/// busy.
+/// The maximum time for which a page waits for a permit to read a list. Then it reports that the
+/// dashboard is busy.
 const TURN: Duration = Duration::from_secs(8);
 
-/// Most pages that are kept up to date at once; others stand still.
+/// The maximum number of pages that are updated at once. Other pages are not updated.
 const STREAMS: usize = 64;
 
-/// Most of them that watch: each asks the broker for itself.
+/// The maximum number of pages that watch transitions. Each of them reads the broker separately.
 pub(crate) const WATCHES: usize = 8;
 
 pub(crate) type RoleOf = Box<dyn Fn(&Parts) -> Option<Person> + Send + Sync>;
@@ -51,13 +51,13 @@ pub(crate) struct Shared {
     lists: Semaphore,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) watches: Arc<Semaphore>,
-    /// What pages have seen that watch, between two of their streams.
+    /// The positions of pages that watch transitions, between two of their streams.
     pub(crate) watching: Kept,
     pub(crate) history: StdMutex<History>,
     latest: Mutex<Latest>,
 }
 
-/// What its owner has chosen.
+/// The settings of the dashboard.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) hosts: Hosts,
@@ -70,7 +70,7 @@ pub(crate) struct Settings {
     pub(crate) until: Option<SharedFuture<BoxFuture<'static, ()>>>,
 }
 
-/// Under which names the dashboard may be reached.
+/// The host names of the dashboard.
 #[derive(Clone, Debug)]
 pub(crate) enum Hosts {
     Any,
@@ -85,12 +85,12 @@ struct Latest {
     outdated: bool,
 }
 
-/// What can be said now.
+/// The present data.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
-    /// The newest snapshot, which is old if there is a problem.
+    /// The newest snapshot. It is old if there is a problem.
     pub(crate) snapshot: Option<Arc<Snapshot>>,
-    /// Why there is no newer one.
+    /// The reason why there is no newer snapshot.
     pub(crate) problem: Option<String>,
 }
 
@@ -111,13 +111,13 @@ impl Shared {
         }
     }
 
-    /// A turn to walk through a list: a few pages do at once, and the others wait for it.
+    /// A permit to read a list. Only a few pages have one at once, and the others wait.
     pub(crate) async fn list_permit(&self) -> Result<SemaphorePermit<'_>, Problem> {
         let turn = timeout(TURN, self.lists.acquire()).await;
         turn.ok().and_then(Result::ok).ok_or_else(Problem::busy)
     }
 
-    /// The newest snapshot. All who ask at once wait for the same one.
+    /// The newest snapshot. Concurrent callers wait for the same one.
     pub(crate) async fn view(&self) -> View {
         let mut latest = self.latest.lock().await;
         let fresh = |last: &Arc<Snapshot>| last.taken.elapsed() < REFRESH.max(last.cost * SHARE);
@@ -140,7 +140,7 @@ impl Shared {
             Err(error) => {
                 let problem = error_text(&error);
                 if latest.failed.is_none() {
-                    // One line for each outage: an open page asks every second.
+                    // One line for each outage, because an open page reads every second.
                     tracing::warn!(error = problem, "the dashboard cannot read the queues");
                 }
                 latest.failed = Some((Instant::now(), problem.clone()));
@@ -149,7 +149,7 @@ impl Shared {
         }
     }
 
-    /// After a change, so that the next page shows it.
+    /// Called after a change, so that the next page shows it.
     pub(crate) async fn expire_snapshot(&self) {
         self.latest.lock().await.outdated = true;
     }

@@ -1,5 +1,5 @@
-//! What is known of all queues at one moment. Whoever looks within half a second of each other sees
-//! the same snapshot, so that many open pages cost the broker as much as one.
+//! The state of all queues at one moment. Pages within half a second of each other share one
+//! snapshot, so that many open pages have the same cost for the broker as one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,37 +15,38 @@ use queue_core::{
     schedule::ScheduleRecord,
 };
 
-/// How many calls are on their way at once.
+/// The maximum number of concurrent calls.
 const CALLS: usize = 32;
 
-/// Of how many queues the failed and parked jobs are looked into, those with the most of them.
+/// The number of queues whose failed and parked jobs are examined: those with the most such jobs.
 const EXAMINED: usize = 20;
 
-/// Of how many queues the groups are looked at, those with the most ready jobs.
+/// The number of queues whose groups are examined: those with the most ready jobs.
 const GROUPS_OF: usize = 8;
 
-/// How many jobs of a state are looked into.
+/// The number of examined jobs of a state.
 pub(crate) const SAMPLE: usize = 50;
 
-/// From which age of its oldest ready job on a finding names what the jobs of a queue wait for.
+/// The age of the oldest ready job from which on a finding names the reason why the jobs of a queue
+/// wait.
 pub(crate) const LONG: Duration = Duration::from_secs(5 * 60);
 
-/// Schedules of a queue that are examined.
+/// The number of examined schedules of a queue.
 const SCHEDULES: usize = 100;
 
-/// How old what takes more calls may be: workers, and which tasks have failed.
+/// The maximum age of data that needs more calls: workers, and failed tasks.
 const DETAILS: Duration = Duration::from_secs(2);
 
 /// All queues at one moment.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// By this machine's clock.
+    /// The time of this machine's clock.
     pub(crate) at: SystemTime,
     pub(crate) taken: Instant,
-    /// How long it took.
+    /// How long the snapshot took.
     pub(crate) cost: Duration,
     pub(crate) condition: Condition,
-    /// Sorted by name.
+    /// The queues, sorted by name.
     pub(crate) queues: Vec<Queue>,
     pub(crate) unreadable: Vec<Unreadable>,
     pub(crate) details: Details,
@@ -56,7 +57,7 @@ pub(crate) struct Snapshot {
 pub(crate) struct Unreadable {
     pub(crate) queue: String,
     pub(crate) problem: String,
-    /// Its server is out of reach. Otherwise another program has written to one of its keys.
+    /// Whether its server is unreachable. Otherwise another program has written to one of its keys.
     pub(crate) is_out_of_reach: bool,
 }
 
@@ -75,28 +76,27 @@ pub(crate) struct Queue {
     pub(crate) paused_tasks: Vec<(String, Pause)>,
 }
 
-/// What is not asked for with every snapshot.
+/// Data that is not read with every snapshot.
 #[derive(Clone, Debug)]
 pub(crate) struct Details {
     taken: Instant,
     pub(crate) durability: Durability,
     pub(crate) workers: Vec<WorkerRecord>,
-    /// What is alike among the failed, parked and dead jobs of a queue.
+    /// The groups of similar jobs among the failed, parked and dead jobs of a queue.
     pub(crate) groups: Vec<Group>,
-    /// Jobs that were running when their process died, of those that were looked at and have not
-    /// ended.
+    /// Examined jobs that were running when their process crashed, and that have not ended.
     pub(crate) suspects: Vec<JobRecord>,
-    /// How many jobs of each queue wait for what, by the name of the reason.
+    /// The number of waiting jobs of each queue, by the name of the reason.
     pub(crate) waiting: BTreeMap<String, BTreeMap<&'static str, u64>>,
     /// The first ready job of each queue whose jobs wait long, with its reasons.
     pub(crate) firsts: Vec<JobRecord>,
     /// Schedules whose last jobs became dead letters.
     pub(crate) schedules: Vec<ScheduleRecord>,
-    /// What live releases declare differently, by queue.
+    /// The differences between the declarations of live releases, by queue.
     pub(crate) differences: Vec<(String, Difference)>,
-    /// How far the broker's clock is ahead of that of this machine, in milliseconds.
+    /// The time by which the broker's clock is ahead of this machine's clock, in milliseconds.
     pub(crate) skew_ms: i64,
-    /// How many of the looked-at active jobs a worker runs, and since when the first of them.
+    /// The number of examined active jobs that a worker runs, and the start of the first of them.
     pub(crate) holds: BTreeMap<ProcessId, (u64, SystemTime)>,
 }
 
@@ -107,11 +107,11 @@ pub(crate) struct Group {
     pub(crate) state: JobState,
     pub(crate) task: String,
     pub(crate) reason: &'static str,
-    /// The releases that could not read them, of parked ones.
+    /// The releases that could not read the jobs, if they are parked.
     pub(crate) releases: Vec<String>,
-    /// When the first of these starts its next attempt, or becomes a dead letter.
+    /// The time at which the first of these starts its next attempt, or becomes a dead letter.
     pub(crate) until: Option<SystemTime>,
-    /// How many of the jobs that were looked at.
+    /// The number of examined jobs.
     pub(crate) jobs: u64,
     /// The error of one of them.
     pub(crate) error: Option<String>,
@@ -157,13 +157,13 @@ impl Snapshot {
         Ok(Snapshot { at: SystemTime::now(), taken, cost: taken.elapsed(), condition, queues, unreadable, details })
     }
 
-    /// How many jobs are in a state, in one queue or in all.
+    /// The number of jobs in a state, in one queue or in all.
     pub(crate) fn count(&self, queue: Option<&str>, state: JobState) -> u64 {
         let chosen = self.queues.iter().filter(|each| queue.is_none_or(|queue| queue == each.name));
         chosen.map(|queue| queue.stats.count(state)).sum()
     }
 
-    /// How many jobs of all queues wait for what, by the name of the reason.
+    /// The number of waiting jobs of all queues, by the name of the reason.
     pub(crate) fn waiting(&self) -> BTreeMap<&'static str, u64> {
         let mut counts = BTreeMap::new();
         for (reason, jobs) in self.details.waiting.values().flatten() {
@@ -215,14 +215,14 @@ impl Details {
             suspects.extend(crashed(sample(inspector, queue, JobState::Retry).await));
         }
         for queue in most(queues, JobState::Ready) {
-            // Suspects are the first of a listing.
+            // Suspects are the first jobs of a list.
             let first = inspector.list(&queue.name, JobState::Ready, 0, SAMPLE).await.map(|page| page.jobs);
             suspects.extend(crashed(first.unwrap_or_default()));
         }
         let waiting = waiting(inspector, queues).await;
         let firsts = firsts(inspector, queues).await;
         let mut schedules = Vec::new();
-        // The jobs of a schedule that fails are dead in its queue.
+        // The dead jobs of a failing schedule are in its queue.
         for queue in most(queues, JobState::Dead) {
             let found = client.schedules().page(&queue.name, 0, SCHEDULES).await.map(|(found, _)| found).unwrap_or_default();
             schedules.extend(found.into_iter().filter(|schedule| schedule.dead_in_a_row > 0));
@@ -252,7 +252,7 @@ fn of_several_releases(workers: &[WorkerRecord]) -> Vec<String> {
     releases.into_iter().filter(|(_, releases)| releases.len() > 1).map(|(queue, _)| queue.to_owned()).take(EXAMINED).collect()
 }
 
-/// The first ready job of queues whose jobs wait long, with the reasons why it waits.
+/// The first ready job of each queue whose jobs wait long, with the reasons.
 async fn firsts(inspector: &Inspector, queues: &[Queue]) -> Vec<JobRecord> {
     let mut firsts = Vec::new();
     for queue in queues.iter().filter(|queue| queue.stats.oldest.is_some_and(|age| age >= LONG)).take(GROUPS_OF) {
@@ -264,8 +264,8 @@ async fn firsts(inspector: &Inspector, queues: &[Queue]) -> Vec<JobRecord> {
     firsts
 }
 
-/// How many jobs wait for what. Of the queues with the most ready or parked jobs the groups are
-/// looked at; in the others all that have a worker wait until they are served.
+/// The number of waiting jobs by reason. The groups of the queues with the most ready or parked
+/// jobs are examined. In other queues with a worker, all jobs count as waiting for a slot.
 async fn waiting(inspector: &Inspector, queues: &[Queue]) -> BTreeMap<String, BTreeMap<&'static str, u64>> {
     let mut looked: Vec<&Queue> = most(queues, JobState::Ready).into_iter().take(GROUPS_OF).collect();
     for queue in most(queues, JobState::Parked).into_iter().take(GROUPS_OF) {
@@ -297,9 +297,10 @@ fn most(queues: &[Queue], state: JobState) -> Vec<&Queue> {
     found
 }
 
-/// The last jobs of a listing: of those that have ended the newest, of the others as good as any.
+/// The last jobs of a list. For ended jobs, these are the newest. For other states, any jobs would
+/// do.
 async fn sample(inspector: &Inspector, queue: &Queue, state: JobState) -> Vec<JobRecord> {
-    // A queue that cannot be listed has said so elsewhere.
+    // A queue that cannot be listed is reported elsewhere.
     inspector.list(&queue.name, state, LAST, SAMPLE).await.map(|page| page.jobs).unwrap_or_default()
 }
 

@@ -1,5 +1,5 @@
-//! What a person does: to jobs, and to queues. Each change is a line of the audit log, and leads
-//! back to the page it was made on.
+//! Changes of jobs and queues by operators. Each change is a line of the audit log, and leads back
+//! to the page on which it was made.
 
 use std::collections::BTreeMap;
 
@@ -25,10 +25,10 @@ use crate::{
     shared::Shared,
 };
 
-/// Most jobs of one change.
+/// The maximum number of jobs of one change.
 const JOBS: usize = 100;
 
-/// What a person should know before a change is made.
+/// A warning before a change is made.
 fn warning(change: Change) -> Option<&'static str> {
     match change {
         Change::Cancel => Some("A cancelled job does not run. A running job is asked to stop, and its result is discarded."),
@@ -80,7 +80,7 @@ pub(crate) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
         let changed = match inspector.change_many(queue, change, &ids).await {
             Ok(changed) => changed,
             Err(error) => {
-                // Whether this was carried out is not known: it stands in the log, too.
+                // It is unknown whether this was carried out, so it is also logged.
                 audit(viewer, change.name(), queue, &ids, None);
                 shared.expire_snapshot().await;
                 let mut problem = Problem::from(error);
@@ -94,7 +94,7 @@ pub(crate) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
     }
     shared.expire_snapshot().await;
     let notice = query(&[("did", change.name()), ("n", &n.to_string()), ("of", &jobs.len().to_string())]);
-    // A deleted job has no page any more.
+    // A deleted job no longer has a page.
     let back = if change == Change::Delete && back.starts_with("jobs/") { "jobs" } else { back };
     Ok(redirect(viewer, back, &notice))
 }
@@ -137,13 +137,13 @@ pub(super) fn person(viewer: &Viewer) -> (&str, &str) {
     viewer.person.as_ref().map_or(("-", "-"), |person| (person.name(), person.role().name()))
 }
 
-/// Redirects back to a page of the dashboard, which shows what was done.
+/// Redirects back to a page of the dashboard, which shows the result.
 pub(super) fn redirect(viewer: &Viewer, back: &str, notice: &str) -> Response {
     let location = format!("{}/{}", viewer.base, target(back, notice));
     (StatusCode::SEE_OTHER, [(LOCATION, location)]).into_response()
 }
 
-/// Redirects to a page whose address was made here, and not taken from the form.
+/// Redirects to a page whose address was created here, and not taken from the form.
 pub(super) fn redirect_here(viewer: &Viewer, page: &str, notice: &str) -> Response {
     let separator = if page.ends_with('?') { "" } else { "&" };
     (StatusCode::SEE_OTHER, [(LOCATION, format!("{}/{page}{separator}{notice}", viewer.base))]).into_response()

@@ -1,6 +1,6 @@
-//! Changes all jobs of a queue in one state, or those of them with one fingerprint, by an
-//! operation. If it takes longer than a few seconds, it continues in the background, and the page
-//! Operations shows its progress.
+//! Changes all jobs of a queue in one state, or those of them with one fingerprint. The change is
+//! an operation. If it takes longer than a few seconds, it continues in the background, and the
+//! page Operations shows its progress.
 
 use std::time::{Duration, Instant};
 
@@ -22,17 +22,16 @@ use crate::{
     shared::Shared,
 };
 
-/// How long a person waits for its end.
+/// The maximum time for which a request waits for its end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// So often a step behind the page is taken again that the broker could not take, one pause after
-/// the other.
+/// The maximum number of retries of a step in the background, with a pause before each.
 pub(super) const TRIES: u32 = 60;
 
-/// How long a step that has failed waits until it is taken again.
+/// The pause before a failed step is retried.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
-/// What a person should know before all jobs of a state are changed.
+/// A warning before all jobs of a state are changed.
 fn warning(change: Change) -> &'static str {
     match change {
         Change::Cancel => "Cancelled jobs do not run. Running jobs are asked to stop, and their results are discarded.",
@@ -122,7 +121,7 @@ pub(super) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
             let notice = query(&[("did", change.name()), ("all", &changed.to_string()), ("left", &held.to_string()), ("more", "")]);
             Ok(redirect(viewer, back, &notice))
         }
-        // It was stopped, has failed, or another one is at it: its page says so.
+        // The operation was stopped, has failed, or has another runner. Its page shows that.
         Ok(false) => Ok(redirect_here(viewer, &of_queue(&queue), "")),
         ended => {
             if let Err(error) = &ended {
@@ -134,7 +133,7 @@ pub(super) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
     }
 }
 
-/// Runs the operation to its end. After a lasting error, a worker of the queue continues it.
+/// Runs the operation to its end. After a permanent error, a worker of the queue continues it.
 pub(super) async fn run_in_background(mut run: RunOperation) {
     let mut failed = 0;
     loop {
@@ -158,7 +157,7 @@ pub(super) async fn run_in_background(mut run: RunOperation) {
     }
 }
 
-/// What those who failed so have said.
+/// The message of the failures with this fingerprint.
 async fn text_of(shared: &Shared, queue: &str, print: Fingerprint) -> Result<String, Error> {
     let known = shared.inspector.failures(queue).await?.into_iter().find(|kind| kind.fingerprint == print);
     Ok(known.map_or_else(|| print.to_string(), |kind| shared.settings.secrets.text(&kind.pattern)))

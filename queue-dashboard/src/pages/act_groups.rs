@@ -27,7 +27,7 @@ use crate::{
     shared::Shared,
 };
 
-/// How long a person waits for the end of a cancel.
+/// The maximum time for which a request waits for the end of a cancel.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: bool) -> Answer {
@@ -109,7 +109,8 @@ pub(crate) async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, 
             query(&[("did", "cleared"), ("n", &cancelled.to_string())])
         }
         Err(_) => {
-            // The log reports that it continues, and at its end how many jobs it has cancelled.
+            // The log reports that the cancel continues. At its end, the log reports the number of
+            // cancelled jobs.
             noted(viewer, verb, &queue, &group, None, Ok(()))?;
             query(&[("did", "clearing")])
         }
@@ -118,8 +119,8 @@ pub(crate) async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, 
     Ok(redirect_here(viewer, &of_group(&queue, group.as_str()), &notice))
 }
 
-/// All steps, and how many jobs they have cancelled. A step that the broker could not take is taken
-/// again: the person may have left.
+/// Executes all steps, and returns the number of cancelled jobs. A step that the broker could not
+/// execute is retried, because the operator may have left the page.
 async fn take_all_steps(mut clearing: ClearGroup) -> (u64, queue_core::Result<()>) {
     let mut failed = 0;
     loop {
@@ -135,14 +136,14 @@ async fn take_all_steps(mut clearing: ClearGroup) -> (u64, queue_core::Result<()
     }
 }
 
-/// To the page on which the button was.
+/// Redirects to the page with the button.
 fn back(viewer: &Viewer, form: &Params, queue: &str, group: &GroupName, notice: &str) -> Response {
     let list = form.get("back").and_then(back_to_list);
     redirect_here(viewer, &list.unwrap_or_else(|| of_group(queue, group.as_str())), notice)
 }
 
-/// Who did what. If the broker did not answer, it stands in the log, too: whether it was carried
-/// out is not known. The name of a group is any text, and is written as one.
+/// Logs who did what. A change without an answer of the broker is also logged, because it may have
+/// been carried out. The name of a group may contain any characters, so it is quoted.
 fn noted<T>(
     viewer: &Viewer,
     action: &'static str,

@@ -1,4 +1,4 @@
-//! What a person does to a limit: sets it, and takes back what was set. Each change is a line of
+//! Changes of a limit by operators: setting it, and removing the setting. Each change is a line of
 //! the audit log.
 
 use std::str::FromStr;
@@ -18,7 +18,7 @@ use crate::{
     shared::Shared,
 };
 
-/// A field that is empty is said by code.
+/// An empty field has the value from code.
 pub(crate) async fn set_limit(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let (queue, limit) = named(shared, form).await?;
     let (concurrency, burst) = (field(form, "concurrency")?, field(form, "burst")?);
@@ -45,8 +45,8 @@ pub(crate) async fn take_back(shared: &Shared, viewer: &Viewer, form: &Params) -
     Ok(redirect_here(viewer, &page, &query(&[("did", "removed")])))
 }
 
-/// Who did what. If the broker did not answer, it stands in the log, too: whether it was carried
-/// out is not known.
+/// Logs who did what. A change without an answer of the broker is also logged, because it may have
+/// been carried out.
 fn noted<T>(viewer: &Viewer, action: &'static str, queue: &str, limit: &str, answer: queue_core::Result<T>) -> Result<T, Problem> {
     if !matches!(&answer, Err(Error::Invalid { .. })) {
         let (who, role) = person(viewer);

@@ -1,5 +1,5 @@
 //! Changes of a schedule by operators. Each change is a line of the audit log, and leads to the
-//! page of the schedule, which shows what was done.
+//! page of the schedule, which shows the result.
 
 use std::time::SystemTime;
 
@@ -21,7 +21,7 @@ use crate::{
     shared::Shared,
 };
 
-/// Which schedule a form means.
+/// The schedule of a form.
 fn named(form: &Params) -> Result<ScheduleAddress, Problem> {
     form.get("schedule").and_then(|text| text.parse().ok()).ok_or_else(Problem::no_schedule)
 }
@@ -74,7 +74,7 @@ pub(crate) async fn fill(shared: &Shared, viewer: &Viewer, form: &Params) -> Ans
     Ok(redirect(viewer, &page, &query(&[("did", "filled"), ("ticks", &made.ticks.to_string()), ("jobs", &made.jobs.to_string())])))
 }
 
-/// The ticks of a backfill, before anything is made.
+/// The ticks of a backfill, before any job is created.
 async fn preview(schedules: &Schedules, address: &ScheduleAddress, from: SystemTime, to: SystemTime) -> Result<Vec<SystemTime>, Problem> {
     let nothing = |why: String| Problem::invalid(format!("{why} Nothing was created."));
     if from > to {
@@ -88,7 +88,8 @@ async fn preview(schedules: &Schedules, address: &ScheduleAddress, from: SystemT
     Ok(ticks)
 }
 
-/// A time of a form, in UTC: as a browser sends it, `2026-03-01T00:00`, or with seconds and `Z`.
+/// A time in a form, in UTC: in the format of browsers, `2026-03-01T00:00`, or with seconds and
+/// `Z`.
 fn time(form: &Params, name: &'static str) -> Result<SystemTime, Problem> {
     let text = form.text::<40>(name).trim_end_matches(['Z', 'z']).replace(' ', "T");
     let text = if text.len() == "2026-03-01T00:00".len() { format!("{text}:00") } else { text };
@@ -97,7 +98,7 @@ fn time(form: &Params, name: &'static str) -> Result<SystemTime, Problem> {
     })
 }
 
-/// To the page on which the button was.
+/// Redirects to the page with the button.
 fn back(viewer: &Viewer, form: &Params, address: &ScheduleAddress, notice: &str) -> Response {
     match form.get("back").filter(|back| back.starts_with("schedules?")) {
         Some(list) => redirect(viewer, list, notice),
@@ -105,8 +106,8 @@ fn back(viewer: &Viewer, form: &Params, address: &ScheduleAddress, notice: &str)
     }
 }
 
-/// Who did what. If the broker did not answer, it stands in the log, too: whether it was carried
-/// out is not known.
+/// Logs who did what. A change without an answer of the broker is also logged, because it may have
+/// been carried out.
 fn noted<T>(
     viewer: &Viewer,
     action: &'static str,

@@ -1,5 +1,5 @@
 //! A rewind of a subscription by an operator. If it takes longer than a few seconds, it continues
-//! in the background, and the page of the topic shows that. It is a line of the audit log.
+//! in the background, and the page of the topic shows that. Each rewind is a line of the audit log.
 
 use std::time::{Duration, Instant};
 
@@ -21,17 +21,16 @@ use crate::{
     shared::Shared,
 };
 
-/// How long a person waits for a rewind.
+/// The maximum time for which a request waits for a rewind.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// So often a step behind the page is taken again that the broker could not take, one pause after
-/// the other.
+/// The maximum number of retries of a step in the background, with a pause before each.
 const TRIES: u32 = 60;
 
-/// How long a step that has failed waits until it is taken again.
+/// The pause before a failed step is retried.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// `start`, `now`, a time in UTC as a form has it, or a position.
+/// `start`, `now`, a time in UTC in the format of a form, or a position.
 fn target(text: &str) -> Option<RewindTarget> {
     match text {
         "start" => return Some(Begin::Start.into()),
@@ -107,7 +106,7 @@ pub(crate) async fn rewound(shared: &Shared, viewer: &Viewer, form: &Params) -> 
     Ok(redirect_here(viewer, &of_topic(&topic), &notice))
 }
 
-/// To its end. Steps that a broker out of reach could not take are taken again.
+/// Runs the rewind to its end. Steps that failed because the broker was unreachable are retried.
 async fn run_in_background(mut rewinding: Rewinding, pause: Duration) -> queue_core::Result<()> {
     let mut failed = 0;
     loop {

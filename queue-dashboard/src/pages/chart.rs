@@ -1,4 +1,4 @@
-//! Bars of what was done and what failed, as places in a picture.
+//! Bars of done and failed jobs, as coordinates in a picture.
 
 use crate::format::{Moment, rate, short};
 
@@ -7,9 +7,9 @@ const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 120.0;
 const GAP: f64 = 1.5;
 
-/// What was done and what failed in a part of the time that a chart shows.
+/// The done and failed jobs in a part of the time that a chart shows.
 pub(crate) struct Part {
-    /// Where it begins and ends: 0 is the left end of the chart, 1 the right one.
+    /// Its start and end: 0 is the left end of the chart, 1 the right one.
     pub(crate) from: f64,
     pub(crate) to: f64,
     pub(crate) done: f64,
@@ -20,11 +20,11 @@ pub(crate) struct Part {
 #[derive(Default)]
 pub(crate) struct Chart {
     pub(crate) bars: Vec<Bar>,
-    /// What happened at a point of time, as a line.
+    /// Events at a point in time, as lines.
     pub(crate) marks: Vec<Mark>,
     /// The upper end of its scale.
     pub(crate) top: String,
-    /// What it shows, in words.
+    /// The text of the chart.
     pub(crate) label: String,
 }
 
@@ -45,10 +45,10 @@ pub(crate) struct Bar {
 }
 
 impl Chart {
-    /// A chart of these parts; `label` gets the largest and the last.
+    /// A chart of these parts. `label` gets the largest value and the last one.
     pub(crate) fn of(parts: &[Part], label: impl FnOnce(f64, f64) -> String) -> Self {
         let Some(most) = parts.iter().map(|part| part.done + part.failed).reduce(f64::max) else { return Chart::default() };
-        // A round number, so that the scale does not tremble.
+        // A round number, so that the scale does not change with every sample.
         let scale = (-2..12).flat_map(|power| [1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0].map(|n| n * 10_f64.powi(power)));
         let top = scale.into_iter().find(|top| *top >= most).unwrap_or(most);
         let text = |n: f64| format!("{n:.1}");
@@ -68,7 +68,7 @@ impl Chart {
         Chart { bars: bars.collect(), marks: Vec::new(), top: rate(top), label: label(most, last) }
     }
 
-    /// With a line at this place, from 0 to 1.
+    /// Adds a line at this place, from 0 to 1.
     pub(crate) fn mark(&mut self, place: f64, name: &str, at: Moment) {
         self.marks.push(Mark { x: format!("{:.1}", WIDTH * place.clamp(0.0, 1.0)), name: short(name, 40), at });
     }

@@ -1,4 +1,4 @@
-//! The page that asks before an action is carried out.
+//! The page that asks for confirmation of an action.
 
 use askama::Template;
 use axum::http::StatusCode;
@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use super::{Content, act::Answer, whole, written};
 use crate::{format::Moment, guard::Viewer, shared::Shared};
 
-/// A question. The answer is the form that was sent, with `sure`.
+/// A question. The answer is the form again, with the field `sure`.
 #[derive(Default)]
 pub(super) struct Confirm<'a> {
     /// The tab of the navigation.
@@ -28,9 +28,9 @@ pub(super) struct Confirm<'a> {
     pub(super) fields: Vec<(&'static str, String)>,
     pub(super) asks_reason: bool,
     pub(super) button: String,
-    /// Whether it neither ends nor deletes anything: the button is not red.
+    /// Whether it neither ends nor deletes a job. The button is then not red.
     pub(super) is_harmless: bool,
-    /// The page to which a no leads.
+    /// The page of the answer no.
     pub(super) back_to: &'a str,
 }
 
@@ -48,7 +48,7 @@ impl Confirm<'_> {
     }
 }
 
-/// With a capital letter, as on a button.
+/// The verb with a capital letter, as on a button.
 pub(super) fn capitalized(verb: &str) -> String {
     let (first, rest) = verb.split_at(verb.len().min(1));
     first.to_uppercase() + rest

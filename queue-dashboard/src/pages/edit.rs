@@ -1,6 +1,6 @@
 //! The page that edits a waiting job, and the handler of its form; and the copy of a job. The page
-//! is not refreshed while it is open, because it contains the version that was seen. Each change is
-//! a line of the audit log, without parameters, which may be secrets.
+//! is not refreshed while it is open, because it contains the version that the operator has seen.
+//! Each change is a line of the audit log. The line has no parameters, because they may be secrets.
 
 use std::{
     sync::Arc,
@@ -34,7 +34,7 @@ use crate::{
     shared::Shared,
 };
 
-/// Most characters of parameters that are edited here.
+/// The maximum number of characters of editable parameters.
 const JSON_MAX: usize = 64 * 1024;
 
 #[derive(Template)]
@@ -48,7 +48,7 @@ struct Page<'a> {
     seen: String,
     payload: Result<String, &'static str>,
     rows: usize,
-    /// The names of the priorities, and whether it is the job's.
+    /// The names of the priorities, and whether the job has it.
     priorities: Vec<(&'static str, bool)>,
     at: String,
     group: String,
@@ -64,7 +64,8 @@ struct CopyPage<'a> {
     path: String,
     queue: String,
     task: String,
-    /// The id of the copy: it is made with the page, so that a second click makes no second copy.
+    /// The id of the copy. It is created with the page, so that a second click creates no second
+    /// copy.
     copy: JobId,
 }
 
@@ -130,7 +131,7 @@ async fn copy_content(shared: &Shared, viewer: &Viewer, queue: &str, id: &str) -
     Ok(Content { title, tab: "jobs", html, status: StatusCode::OK, live: None, notice: None })
 }
 
-/// The parameters as they are edited, or why they are not.
+/// The editable parameters, or the reason why they cannot be edited.
 fn payload_of(job: &JobRecord, secrets: &Secrets) -> Result<String, &'static str> {
     let json = job.payload_json().map_err(|_| "They cannot be decoded.")?;
     let whole = queue_core::__private::json(&json).ok().and_then(|value| serde_json::to_string_pretty(&value).ok());
@@ -149,7 +150,7 @@ fn time_of(job: &JobRecord) -> String {
     job.due_at.map(|at| humantime::format_rfc3339_millis(at).to_string()).unwrap_or_default()
 }
 
-/// The job that is meant.
+/// The job of the form.
 fn named(form: &Params) -> Result<JobAddress, Problem> {
     form.text::<512>("job").parse().map_err(|_| Problem::not_found("There is no such job. Nothing was changed."))
 }
@@ -162,7 +163,7 @@ pub(crate) async fn changed(shared: &Shared, viewer: &Viewer, form: &Params) -> 
     if priority != job.priority {
         edit = edit.priority(priority);
     }
-    // A one-line field has no line ends, and spaces around the name do not count: a value that
+    // A one-line field has no line ends, and spaces around the name are ignored. A value that
     // differs only in these is unchanged.
     edit = match form.text::<256>("group") {
         group if group == text_of::<256>(&group_of(&job)) => edit,
@@ -205,12 +206,12 @@ pub(crate) async fn changed(shared: &Shared, viewer: &Viewer, form: &Params) -> 
     Ok(redirect_here(viewer, &page_of(&address), &query(&[("did", did)])))
 }
 
-/// The page of a job, to which what was done is added.
+/// The address of the page of a job, to which the result is appended.
 fn page_of(address: &JobAddress) -> String {
     format!("{}?", path_of(address).trim_start_matches('/'))
 }
 
-/// `now`, a delay or a time; nothing: the time stays.
+/// `now`, a delay or a time. With an empty text, the time is unchanged.
 fn with_time(edit: Edit, text: &str) -> Result<Edit, Problem> {
     if text.is_empty() {
         return Ok(edit);
@@ -243,8 +244,8 @@ pub(crate) async fn copied(shared: &Shared, viewer: &Viewer, form: &Params) -> A
     Ok(redirect_here(viewer, &page_of(&copy.job), &query(&[("did", did)])))
 }
 
-/// Who did what. If the broker did not answer, it stands in the log, too: whether it was carried
-/// out is not known.
+/// Logs who did what. A change without an answer of the broker is also logged, because it may have
+/// been carried out.
 fn noted(viewer: &Viewer, action: &'static str, job: &JobAddress, what: &str, error: Option<&Error>) {
     let is_refused = matches!(
         error,

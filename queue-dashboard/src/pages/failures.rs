@@ -1,5 +1,5 @@
-//! The page Failures: how runs have failed, alike ones in one row, and what can be done to all jobs
-//! of one.
+//! The page Failures: failures of runs, with similar ones in one row, and the actions for all jobs
+//! of a row.
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, time::SystemTime};
 
@@ -33,7 +33,8 @@ use crate::{
 /// Kinds of failures on one page.
 const PAGE: usize = 50;
 
-/// Most queues that are asked for a page: those with the most dead and retrying jobs.
+/// The maximum number of queues that are read for a page: those with the most dead and retrying
+/// jobs.
 const QUEUES: usize = 100;
 
 #[derive(Template)]
@@ -55,7 +56,7 @@ struct Page<'a> {
 struct Row {
     queue: String,
     fingerprint: String,
-    /// Whether it has jobs that a filter finds.
+    /// Whether a filter can find its jobs.
     is_one: bool,
     pattern: String,
     message: String,
@@ -65,7 +66,7 @@ struct Row {
     tasks: Vec<(String, String)>,
     releases: Vec<(String, String)>,
     jobs: Vec<(String, String)>,
-    /// The lists of its jobs that are dead, wait for another attempt, or are parked, and whether
+    /// The lists of its jobs that are dead, waiting for another attempt, or parked, and whether
     /// there may be any.
     dead: String,
     retry: String,
@@ -88,8 +89,8 @@ impl Row {
         let names = |names: &[(String, u64)]| names.iter().rev().map(|(name, n)| (short(name, 40), number(*n))).collect();
         let listed =
             |state: JobState| query(&[("state", state.name()), ("queue", queue), ("text", &format!("failure={}", failure.fingerprint))]);
-        // Of a pattern with more jobs than are kept the others are not known: any of the queue may
-        // be one of them.
+        // If a pattern has more jobs than are kept, the others are unknown. Any job of the queue
+        // may be one of them.
         let known = states.get(queue).filter(|_| failure.jobs.len() < JOBS_NAMED);
         let has = |state| match known {
             Some(states) => is_one && failure.jobs.iter().any(|id| states.get(id) == Some(&state)),
@@ -183,8 +184,8 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
 /// The states of jobs, by queue and id.
 type States = BTreeMap<String, BTreeMap<JobId, JobState>>;
 
-/// In which states the last jobs of these patterns are, those that are still there. A queue that
-/// does not say is left out.
+/// The present states of the last jobs of these patterns, without jobs that were deleted. A queue
+/// without an answer is left out.
 async fn states(shared: &Shared, kinds: &[(&String, FailurePattern)]) -> States {
     let mut ids = BTreeMap::<&String, Vec<JobId>>::new();
     for (queue, failure) in kinds {

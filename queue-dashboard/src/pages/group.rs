@@ -1,4 +1,4 @@
-//! The page of one group: what waits and runs, what its rule says, and what can be done.
+//! The page of one group: its waiting and running jobs, its rule, and its actions.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::{
     shared::Shared,
 };
 
-/// So many of its next jobs are shown.
+/// The number of its next jobs that are shown.
 const NEXT: usize = 10;
 
 #[derive(Template)]
@@ -42,11 +42,11 @@ struct Page<'a> {
     badge: Badge,
     summary: String,
     facts: Vec<(&'static str, String)>,
-    /// The path of its page, and its address.
+    /// The holder of the line: the path of its page, and its address.
     holder: Option<(String, String)>,
     next: Vec<(String, String)>,
     more: u64,
-    /// The list of its jobs that run, if it can be asked for.
+    /// The list of its running jobs, if a filter can express it.
     running: Option<String>,
     weight: String,
     cap: String,
@@ -62,7 +62,7 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
     }
 }
 
-/// Queue and group that are meant, if there is such a queue.
+/// The queue and the group of the request, if the queue exists.
 pub(super) async fn named(shared: &Shared, params: &Params) -> Result<(String, GroupName), Problem> {
     let none = || Problem::not_found("There is no such group. Nothing was changed.");
     let queue = params.text::<128>("queue");
@@ -144,7 +144,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     Ok(Content { title, tab: "groups", html, status: StatusCode::OK, live: Some(live), notice: notice(params) })
 }
 
-/// Why the job that is next does not run, if it is still there and ready.
+/// The reason why the next job does not run, if it still exists and is ready.
 pub(super) async fn why(shared: &Shared, queue: &str, id: &JobId) -> Result<Option<Reason>, Problem> {
     let mut job = match shared.inspector.show(&JobAddress { queue: queue.into(), id: id.clone() }).await {
         Err(Error::NoSuchJob(_)) => return Ok(None),
@@ -154,7 +154,7 @@ pub(super) async fn why(shared: &Shared, queue: &str, id: &JobId) -> Result<Opti
     Ok(job.waiting.into_iter().next().filter(|reason| !matches!(reason, Reason::Runs(_) | Reason::Ended { .. })))
 }
 
-/// What keeps the first of its jobs, in a word, and how the word is shown.
+/// The word for the reason that blocks its first job, and the tone of the word.
 pub(super) fn word_for(reason: Option<&Reason>) -> (&'static str, &'static str) {
     match reason {
         None | Some(Reason::Behind { .. }) => ("in rotation", "good"),
@@ -167,7 +167,7 @@ pub(super) fn word_for(reason: Option<&Reason>) -> (&'static str, &'static str) 
     }
 }
 
-/// The list of the jobs of a group that run. Not every name fits into a filter.
+/// The list of the running jobs of a group. A filter cannot contain every name.
 fn of_running(queue: &str, group: &str) -> Option<String> {
     let fits = group.len() <= 150 && !group.chars().any(char::is_control);
     fits.then(|| query(&[("state", "active"), ("queue", queue), ("text", &format!("group={}", Filter::quoted(group)))]))

@@ -1,4 +1,4 @@
-//! The page Groups: who shares a queue, what each has waiting and running, and what its rule says.
+//! The page Groups: the groups of a queue, their waiting and running jobs, and their rules.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -35,10 +35,10 @@ use crate::{
 /// Groups on one page.
 const PAGE: usize = 50;
 
-/// So many groups of a queue, by name, are brought into the order of what waits.
+/// The maximum number of groups of a queue, by name, that are sorted by their waiting jobs.
 const SORTED: usize = 1_000;
 
-/// Most groups of one answer of a broker.
+/// The maximum number of groups in one answer of a broker.
 const AT_ONCE: usize = 500;
 
 #[derive(Template)]
@@ -56,12 +56,12 @@ struct Page<'a> {
     next: Option<String>,
 }
 
-/// Where a page of the list begins.
+/// The start of a page of the list.
 #[derive(Clone, Debug, Default)]
 struct Place {
-    /// In this queue and those behind it, where those of all queues are listed.
+    /// The list begins with this queue, if it is a list of all queues.
     queue: String,
-    /// Behind this group.
+    /// The list begins after this group.
     after: Option<GroupName>,
     /// The number of groups to skip, if the groups of one queue are sorted by their waiting jobs.
     offset: usize,
@@ -83,20 +83,20 @@ struct Row {
     ordered: bool,
 }
 
-/// Whether its jobs are claimed, in a word.
+/// A word for whether its jobs are claimed.
 #[derive(Clone, Debug)]
 pub(super) struct Badge {
     pub(super) word: &'static str,
-    /// How the word is shown.
+    /// The tone of the word.
     pub(super) tone: &'static str,
     pub(super) paused: bool,
-    /// Why that is so, if there is more to say.
+    /// The reason, if there is one to show.
     pub(super) why: String,
 }
 
 impl Badge {
-    /// `is_in_paused`: its queue is paused. Whether workers, limits or the rotation of groups let
-    /// its jobs start is not known here.
+    /// `is_in_paused`: its queue is paused. It is unknown here whether workers, limits or the
+    /// rotation of groups let its jobs start.
     pub(super) fn of(group: &StoredGroup, holds: GroupRule, is_in_paused: bool) -> Badge {
         let active = u32::try_from(group.active).unwrap_or(u32::MAX);
         let (word, tone, why) = match (holds.paused, holds.cap, &group.blocked_by) {
@@ -144,8 +144,8 @@ impl Row {
     }
 }
 
-/// What keeps the first job of each group whose own rule lets its jobs start, in the word that the
-/// page of the group has.
+/// The reason that blocks the first job of each group whose own rule allows a start. It is the word
+/// of the page of the group.
 async fn reasons(
     shared: &Shared,
     groups: &[(String, StoredGroup, GroupRule)],
@@ -169,30 +169,29 @@ fn is_paused(queue: &str, snapshot: Option<&Snapshot>) -> bool {
     snapshot.and_then(|snapshot| snapshot.queue(queue)).is_some_and(|queue| queue.stats.paused)
 }
 
-/// The share of what is ready in its queue, in percent.
+/// The share of the ready jobs of its queue, in percent.
 fn share(queue: &str, ready: u64, snapshot: Option<&Snapshot>) -> u64 {
     let all = snapshot.and_then(|snapshot| snapshot.queues.iter().find(|other| other.name == queue));
     let all = all.map_or(0, |queue| queue.stats.count(JobState::Ready)).max(ready);
     (ready * 100 + all / 2).checked_div(all).unwrap_or(0)
 }
 
-/// The address of the page of a group, behind the base.
+/// The address of the page of a group, relative to the base.
 pub(super) fn of_group(queue: &str, group: &str) -> String {
     format!("group?{}", query(&[("queue", queue), ("group", group)]))
 }
 
-/// The name of a group for a hidden field: a browser writes other line ends into a form than those
-/// of the name.
+/// The encoded name of a group for a hidden field. A browser would change the line ends of a name.
 pub(super) fn encoded(group: &str) -> String {
     form_urlencoded::byte_serialize(group.as_bytes()).collect()
 }
 
-/// What a rule says, in words.
+/// The text of a rule.
 fn words(of: &str, rule: GroupRule) -> Option<String> {
     (!rule.is_empty()).then(|| format!("{of}: {rule}."))
 }
 
-/// What a change has done that led here.
+/// The result of the change that has led to this page.
 pub(super) fn notice(params: &Params) -> Option<Notice> {
     let good = |text: &str| Some(Notice { text: text.to_owned(), is_good: true });
     match params.get("did")? {
@@ -221,20 +220,21 @@ fn asked(queue: &str, place: &Place) -> String {
     query(&[("queue", queue), ("at", &place.queue), ("after", place.after.as_ref().map_or("", GroupName::as_str)), ("offset", &offset)])
 }
 
-/// What a list is asked for: its queue, and where it begins.
+/// The request of a list: its queue, and its start.
 fn read(params: &Params) -> (String, Place) {
     let offset = usize::try_from(params.number::<0, { SORTED as u64 }>("offset").get()).unwrap_or(SORTED);
     let after = params.get("after").and_then(|after| GroupName::new(after).ok());
     (params.text::<128>("queue"), Place { queue: params.text::<128>("at"), after, offset })
 }
 
-/// The address of the list that a form was on, behind the base.
+/// The address of the list with a form, relative to the base.
 pub(super) fn back_to_list(back: &str) -> Option<String> {
     let (queue, place) = read(&Params::parse(back.strip_prefix("groups?")?.as_bytes()));
     Some(format!("groups?{}", asked(&queue, &place)))
 }
 
-/// Groups with their queues and the rules of all groups in these, and where the next page begins.
+/// Groups with their queues and the rules of all groups of these queues, and the start of the next
+/// page.
 struct Found {
     groups: Vec<(String, StoredGroup, GroupRule)>,
     next: Option<Place>,
@@ -279,7 +279,8 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     Ok(Content { title: "Groups".to_owned(), tab: "groups", html: written(&page)?, status, live: Some(live), notice: notice(params) })
 }
 
-/// Those of one queue, by what waits: the first [`SORTED`] behind a name are looked at.
+/// The groups of one queue, by their waiting jobs. The first [`SORTED`] groups after a name are
+/// examined.
 async fn of_one(shared: &Shared, queue: &str, place: &Place) -> Result<Found, Error> {
     let (mut groups, mut behind, mut rules) = (Vec::new(), place.after.clone(), [GroupRule::default(); 4]);
     while groups.len() < SORTED {
@@ -292,7 +293,7 @@ async fn of_one(shared: &Shared, queue: &str, place: &Place) -> Result<Found, Er
         }
     }
     let [defaults, others, declared, plain] = rules;
-    // By name among those that have as many.
+    // Groups with equal numbers are sorted by name.
     groups.sort_by_key(|group| std::cmp::Reverse(group.ready));
     let end = place.offset + PAGE;
     let next = if end < groups.len() {
@@ -309,7 +310,7 @@ async fn of_one(shared: &Shared, queue: &str, place: &Place) -> Result<Found, Er
     Ok(Found { groups: shown, next, rules: rules.into_iter().flatten().collect() })
 }
 
-/// Those of all queues, by the names of queues and groups.
+/// The groups of all queues, by the names of queues and groups.
 async fn of_all(shared: &Shared, queues: &[String], from: &Place, unread: &mut Unread) -> Found {
     let rest: Vec<&String> = queues.iter().filter(|name| **name >= from.queue).collect();
     let mut groups: Vec<(String, StoredGroup, GroupRule)> = Vec::new();
@@ -325,8 +326,8 @@ async fn of_all(shared: &Shared, queues: &[String], from: &Place, unread: &mut U
             let (defaults, more) = (page.defaults(), page.next.is_some());
             groups.extend(page.groups.into_iter().take(room).map(|group| (name.clone(), group, defaults)));
             if cut || more {
-                // If a queue had no room for any of its groups, the next page begins with the first
-                // of them.
+                // If the page has no room for a group of this queue, the next page begins with the
+                // first one.
                 let after = groups.last().filter(|(queue, ..)| queue == name).map(|(_, group, _)| group.name.clone());
                 return Found { groups, next: Some(Place { queue: name.clone(), after, offset: 0 }), rules: Vec::new() };
             }
@@ -336,7 +337,7 @@ async fn of_all(shared: &Shared, queues: &[String], from: &Place, unread: &mut U
     Found { groups, next, rules: Vec::new() }
 }
 
-/// How many jobs, in words.
+/// The text for a number of jobs.
 pub(super) fn jobs(n: u64) -> String {
     count(n, "job")
 }

@@ -1,5 +1,5 @@
-//! The page History: what the workers have reported of the last hour, day or two weeks, of a queue
-//! or of all, and of each task.
+//! The page History: the reports of the workers for the last hour, day or two weeks, of a queue or
+//! of all, and of each task.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ use crate::{
     shared::Shared,
 };
 
-/// Most queues that are added up.
+/// The maximum number of queues that are added up.
 const QUEUES: usize = 50;
 
 /// The selectable spans: name in the address, label, and label of the start of the chart.
@@ -45,9 +45,9 @@ struct Page<'a> {
     viewer: &'a Viewer,
     stale: Option<Stale>,
     queue: String,
-    /// What was asked for and is no queue.
+    /// The requested name, if no queue has it.
     unknown: String,
-    /// All queues, to choose from.
+    /// All queues, for the selection.
     queues: Vec<String>,
     left_out: usize,
     spans: Vec<Choice>,
@@ -64,7 +64,7 @@ struct Choice {
 
 struct Seen {
     chart: Chart,
-    /// All tasks together, where there are several.
+    /// The totals of all tasks, if there are several.
     total: Option<Row>,
     rows: Vec<Row>,
     most_ready: Option<String>,
@@ -72,13 +72,13 @@ struct Seen {
 }
 
 impl Seen {
-    /// The tasks, and all of them together.
+    /// The rows of the tasks and of the totals.
     fn rows_and_total(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().chain(&self.total)
     }
 }
 
-/// What happened to a task, or to all.
+/// The counts of a task, or of all tasks.
 struct Row {
     name: String,
     done: String,
@@ -104,8 +104,8 @@ impl Quantiles {
     }
 }
 
-/// A time with its first two digits: `0.42 ms`, `17 ms`, `2.5 s`, and from ten seconds on as
-/// everywhere.
+/// A time with two digits: `0.42 ms`, `17 ms`, `2.5 s`. From ten seconds on it has the usual
+/// format.
 fn short(time: Duration) -> String {
     let ms = time.as_secs_f64() * 1000.0;
     match ms {
@@ -145,7 +145,7 @@ async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Co
     let (key, name, span) = SPANS.into_iter().find(|(key, ..)| params.get("span") == Some(key)).unwrap_or(SPANS[0]);
     let view = shared.view().await;
     let known: Vec<String> = view.snapshot.iter().flat_map(|snapshot| snapshot.queues.iter().map(|queue| queue.name.clone())).collect();
-    // What is not there is not asked for.
+    // An unknown queue is not read.
     let wanted = params.text::<64>("queue");
     let (queue, unknown) = if known.contains(&wanted) { (wanted, String::new()) } else { (String::new(), wanted) };
     let asked: Vec<String> = if queue.is_empty() { known.iter().take(QUEUES).cloned().collect() } else { vec![queue.clone()] };

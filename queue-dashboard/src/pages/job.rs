@@ -1,4 +1,4 @@
-//! The page of one job: what it is, what happened to it, and what can be done.
+//! The page of one job: its properties, its history, and its actions.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -32,13 +32,13 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Most characters of a JSON text that are shown.
+/// The maximum number of characters of a JSON text that are shown.
 const JSON_MAX: usize = 64 * 1024;
 
-/// Most bytes of a job that cannot be decoded that are shown.
+/// The maximum number of bytes that are shown of a job that cannot be decoded.
 const BYTES_MAX: usize = 2 * 1024;
 
-/// Most lines of a log that are shown: the last.
+/// The maximum number of lines of a log that are shown, which are the last ones.
 const LINES_MAX: usize = 200;
 
 #[derive(Template)]
@@ -61,7 +61,7 @@ struct Page<'a> {
     back: String,
     facts: Vec<(&'static str, String)>,
     headers: Vec<(String, String)>,
-    /// Name, value, and the search for all that have the same.
+    /// Name, value, and the search for all jobs with the same tag.
     tags: Vec<(String, String, String)>,
     events: Vec<Event>,
     payload: Result<String, String>,
@@ -72,7 +72,7 @@ struct Page<'a> {
     dropped: u64,
 }
 
-/// How far a job is.
+/// The progress of a job.
 pub(super) struct Bar {
     /// In thousandths; `None` if the handler reported no number.
     pub(super) of_1000: Option<u32>,
@@ -81,7 +81,7 @@ pub(super) struct Bar {
     value: Option<String>,
     when: Moment,
     attempt: u32,
-    /// The job has ended: this is its last report, and not how far it is.
+    /// Whether the job has ended. Then this is its last report, and not its present progress.
     ended: bool,
 }
 
@@ -97,7 +97,7 @@ struct Line {
 struct Wait {
     text: String,
     until: Option<Moment>,
-    /// When the lease of its worker ended.
+    /// The end of its worker's lease.
     since: Option<Moment>,
     /// The paths of their pages, and their ids.
     holders: Vec<(String, String)>,
@@ -210,7 +210,7 @@ fn lines(log: &JobLog, secrets: &Secrets, now: SystemTime) -> Vec<Line> {
     log.lines.iter().skip(skip).map(line).collect()
 }
 
-/// The state of a job in a sentence.
+/// A sentence with the state of a job.
 fn summary(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> String {
     let relative = |time: Option<SystemTime>| time.map(|time| Moment::new(time, now).relative);
     match job.state {
@@ -273,7 +273,7 @@ fn facts(job: &JobRecord) -> Vec<(&'static str, String)> {
         ("Timeout", job.timeout.map(span)),
         ("Kept when done", job.retention.map(span)),
         ("Expires", job.expires_at.map(|time| Moment::new(time, SystemTime::now()).exact)),
-        // Its text is made of parameters, which may be secrets here.
+        // The name of a group may come from parameters, which may be secrets here.
         ("Group", job.group.as_ref().map(ToString::to_string)),
         ("Limits", (!job.limits.is_empty()).then(|| limits(job))),
         ("Cost", (job.cost > 1).then(|| job.cost.to_string())),
@@ -289,18 +289,18 @@ fn search_of_tag(name: &str, value: &str) -> String {
     query(&[("filter", &format!("tag.{name}={}", Filter::quoted(value)))])
 }
 
-/// The limits of a job, and by which values.
+/// The limits of a job, and their keys.
 fn limits(job: &JobRecord) -> String {
     let limits = job.limits.iter().map(|(name, key)| if key.is_empty() { name.clone() } else { format!("{name} of {key}") });
     short(&limits.collect::<Vec<_>>().join(", "), 200)
 }
 
-/// What is known to have happened, oldest first, and what comes next.
+/// The known events of a job, oldest first, and its next event.
 fn events(job: &JobRecord, secrets: &Secrets, snapshot: Option<&Snapshot>, now: SystemTime) -> Vec<Event> {
     let at = |time: Option<SystemTime>| time.map(|time| Moment::new(time, now));
     let event = |when, what: &str, tone| Event { when: at(when), what: what.to_owned(), tone, text: None };
     let mut events = vec![event(job.enqueued_at, "Enqueued", "")];
-    // The list keeps the last failures, and the counter all since the job was last requeued.
+    // The list has the last failures. The counter has all failures since the job was last requeued.
     let left_out = (job.failures as usize).saturating_sub(job.errors.len());
     if left_out > 0 {
         events.push(event(None, &format!("{} whose errors are no longer kept", count(left_out as u64, "earlier failure")), ""));

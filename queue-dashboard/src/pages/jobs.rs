@@ -1,5 +1,5 @@
-//! The page Jobs: those of a state, of one queue or of all, narrowed by task and text, and what can
-//! be done to the selected.
+//! The page Jobs: the jobs of a state, of one queue or of all, filtered by task and text, and the
+//! actions for the selected jobs.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -29,7 +29,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// Most names in the choice of queues; further ones can be typed.
+/// The maximum number of names in the selection of queues. Other names can be typed.
 const CHOICES: usize = 500;
 
 #[derive(Template)]
@@ -43,11 +43,11 @@ struct Page<'a> {
     queues: Vec<String>,
     task: String,
     text: String,
-    /// Why the text is no filter, though it looks like one.
+    /// The reason why the text is not a valid filter, if it looks like one.
     hint: Option<String>,
     rows: Vec<Row>,
     has_errors: bool,
-    /// Whether its jobs wait for something.
+    /// Whether jobs in this state wait for a condition.
     waits: bool,
     verbs: Vec<Verb>,
     narrowed: bool,
@@ -57,7 +57,7 @@ struct Page<'a> {
     first: Option<String>,
     next: Option<String>,
     newest: Option<String>,
-    /// The page that follows by itself.
+    /// The address of the next page, if the search continues automatically.
     continues: Option<String>,
     /// Whether all jobs of this queue and state can be changed at once.
     has_all: bool,
@@ -84,18 +84,18 @@ struct Row {
     priority: &'static str,
     error: Option<String>,
     held_by: Option<String>,
-    /// Why it waits, in a few words and in a sentence.
+    /// The reason why it waits, as a short text and as a sentence.
     waiting: Option<(String, String)>,
 }
 
-/// What can be done to jobs of a state.
+/// An action for jobs of a state.
 #[derive(Clone, Copy)]
 pub(crate) struct Verb {
     pub(crate) name: &'static str,
     pub(crate) is_harmful: bool,
 }
 
-/// The verbs for a state, of those that the viewer may use.
+/// The actions for a state that the viewer may use.
 pub(crate) fn verbs(state: JobState, viewer: &Viewer) -> Vec<Verb> {
     let may = |change: &Change| if *change == Change::Delete { viewer.deletes() } else { viewer.operates() };
     let all = Change::ALL.into_iter().filter(|change| change.applies_to(state)).filter(may);
@@ -156,14 +156,14 @@ impl Notice {
     }
 }
 
-/// What the address asks for.
+/// The parameters of the address.
 struct Asked {
     queue: String,
     state: JobState,
     task: String,
     text: String,
     from: Place,
-    /// How many jobs the pages before this one have read for the same search.
+    /// The number of jobs that the earlier pages of the same search have read.
     read: u64,
 }
 
@@ -194,7 +194,7 @@ impl Asked {
     }
 }
 
-/// Without a state in the address: the first of those that a person most probably looks for.
+/// The state if the address has none: the first of the states that operators most often look for.
 fn default_state(snapshot: Option<&Snapshot>, queue: &str) -> JobState {
     use JobState::{Active, Dead, Done, Parked, Ready, Retry, Scheduled};
     let queue = Some(queue).filter(|queue| !queue.is_empty());
@@ -268,7 +268,8 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         total_text: number(total),
         back: format!("jobs?{}", asked.query(asked.state, Some(&asked.from))),
         first: (!at_start).then(|| asked.query(asked.state, None)),
-        // A link stops a search that continues by itself, or begins another minute of it.
+        // A link stops a search that continues automatically, or lets it continue for another
+        // minute.
         next: next(if continues.is_some() { PAGES } else { 0 }),
         continues: continues.and_then(next),
         newest,
@@ -278,8 +279,8 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         task: asked.task.clone(),
         text: asked.text.clone(),
     };
-    // A page of a search without a result is not read again and again, and a live page does not
-    // continue by itself.
+    // A page of a search without results is not refreshed. A live page does not continue
+    // automatically.
     let is_live = !narrowed || !jobs.is_empty() || found.next.is_none();
     let live = is_live.then(|| format!("/live/jobs?{}&read={}&pages={PAGES}", asked.query(asked.state, Some(&asked.from)), asked.read));
     Ok(Content {

@@ -1,5 +1,5 @@
-//! The page of one limit: what holds, who holds its keys and until when each lets nothing start,
-//! and what a person sets.
+//! The page of one limit: its effective values, the holders of its keys, the time until each key
+//! lets a job start, and its setting.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -29,7 +29,7 @@ use crate::{
 /// Keys on one page.
 const PAGE: usize = 50;
 
-/// So many holders of a key are shown.
+/// The number of holders of a key that are shown.
 const HOLDERS: usize = 3;
 
 #[derive(Template)]
@@ -49,7 +49,7 @@ struct Page<'a> {
     declared: RuleFields,
 }
 
-/// What code says of each field.
+/// The value from code for each field.
 struct RuleFields {
     concurrency: String,
     rate: String,
@@ -91,7 +91,7 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
     }
 }
 
-/// The queue and the limit that are meant.
+/// The queue and the limit of the request.
 pub(super) async fn named(shared: &Shared, params: &Params) -> Result<(String, LimitInfo), Problem> {
     let none = || Problem::not_found("There is no such limit. Nothing was changed.");
     let (queue, name) = (params.text::<128>("queue"), params.text::<128>("limit"));

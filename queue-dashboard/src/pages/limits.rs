@@ -1,5 +1,5 @@
-//! The page Limits: what holds of each, how many of its slots are held, and whether jobs wait for
-//! it.
+//! The page Limits: the effective values of each limit, the number of held slots, and whether jobs
+//! wait for it.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl Row {
     }
 }
 
-/// Who says what holds.
+/// The source of the effective values.
 pub(super) fn source_of(limit: &LimitInfo) -> &'static str {
     match (limit.set, limit.declared) {
         (Some(_), Some(_)) => "set, over code",
@@ -77,12 +77,12 @@ pub(super) fn source_of(limit: &LimitInfo) -> &'static str {
     }
 }
 
-/// The address of the page of a limit, behind the base.
+/// The address of the page of a limit, relative to the base.
 pub(super) fn of_limit(queue: &str, limit: &str) -> String {
     format!("limit?{}", query(&[("queue", queue), ("limit", limit)]))
 }
 
-/// What a change has done that led here.
+/// The result of the change that has led to this page.
 pub(super) fn notice(params: &Params) -> Option<Notice> {
     let text = match params.get("did")? {
         "set" => "The limit is set. It applies from the next claim on.",
@@ -99,8 +99,7 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
     }
 }
 
-/// Where a page of the list begins: in this queue and those behind it, leaving out so many limits
-/// of it.
+/// The start of a page of the list: a queue, and the number of its limits to skip.
 #[derive(Debug, Default)]
 struct Place {
     queue: String,
@@ -139,7 +138,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     Ok(Content { title: "Limits".to_owned(), tab: "limits", html: written(&page)?, status, live: Some(live), notice: notice(params) })
 }
 
-/// The limits of these queues, by the names of both, and where the next page begins.
+/// The limits of these queues, by the names of both, and the start of the next page.
 async fn found(shared: &Shared, queues: &[&String], from: &Place, unread: &mut Unread) -> (Vec<Row>, Option<Place>) {
     let rest: Vec<&String> = queues.iter().copied().filter(|name| **name >= from.queue).collect();
     let mut rows = Vec::new();

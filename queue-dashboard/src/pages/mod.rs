@@ -1,4 +1,4 @@
-//! One page a file. `mod` has the frame around all of them.
+//! The pages, one per file. `mod` has the frame of all pages.
 
 pub(crate) mod act;
 mod act_all;
@@ -53,24 +53,24 @@ use crate::{
     shared::{Shared, View},
 };
 
-/// Most queues that a list over all queues asks for one page.
+/// The maximum number of queues that one page of a list over all queues reads.
 const QUEUES: usize = 320;
 
-/// How many of them it asks at once.
+/// The number of queues that it reads concurrently.
 const QUEUES_AT_ONCE: usize = 32;
 
-/// Most queues that a filter offers as choices.
+/// The maximum number of queues in the selection of a filter.
 const CHOICES: usize = 200;
 
-/// What a page shows, without the frame.
+/// The content of a page, without the frame.
 pub(crate) struct Content {
     pub(crate) title: String,
     pub(crate) tab: &'static str,
     pub(crate) html: String,
     pub(crate) status: StatusCode,
-    /// Where the stream that keeps it up to date is, behind the base; `None`: it does not change.
+    /// The address of the stream that updates it, relative to the base. `None`: it does not change.
     pub(crate) live: Option<String>,
-    /// What the change has done that led here.
+    /// The result of the change that has led to this page.
     pub(crate) notice: Option<Notice>,
 }
 
@@ -83,11 +83,11 @@ struct Layout<'a> {
     content: &'a Content,
     tab: &'static str,
     location: &'a str,
-    /// Who is signed in, and what they may do.
+    /// The user who is signed in, and the role.
     person: String,
 }
 
-/// The page whole.
+/// The complete page.
 pub(crate) fn whole(shared: &Shared, viewer: &Viewer, content: &Content) -> Response {
     let location = shared.client.info().location;
     framed(viewer, content, &location)
@@ -110,7 +110,7 @@ fn framed(viewer: &Viewer, content: &Content, location: &str) -> Response {
     answer(content.status, layout.render())
 }
 
-/// The page of an error.
+/// The page of a problem.
 pub(crate) fn problem(viewer: &Viewer, problem: &Problem) -> Response {
     #[derive(Template)]
     #[template(path = "problem.html")]
@@ -136,8 +136,8 @@ fn answer(status: StatusCode, html: askama::Result<String>) -> Response {
     }
 }
 
-/// What the script puts above an open page that cannot be made anew now. It knows when the page was
-/// made.
+/// The banner that the script shows above an open page that cannot be rendered now. The script has
+/// the time of the last rendering.
 pub(crate) fn late(problem: &Problem) -> String {
     #[derive(Template)]
     #[template(path = "late.html")]
@@ -147,10 +147,10 @@ pub(crate) fn late(problem: &Problem) -> String {
     Banner { problem }.render().unwrap_or_else(|_| problem.title.to_owned())
 }
 
-/// What stands above a page when its figures are old or missing.
+/// The banner above a page with old or missing figures.
 pub(crate) struct Stale {
     pub(crate) problem: String,
-    /// When the figures are from.
+    /// The time of the figures.
     pub(crate) since: Option<Moment>,
 }
 
@@ -161,8 +161,8 @@ impl Stale {
     }
 }
 
-/// Whether a browser looks for this address on the same host: `//host` and `/\\host` name another
-/// one.
+/// Whether a browser resolves this address on the same host. `//host` and `/\\host` name another
+/// host.
 pub(crate) fn is_local(address: &str) -> bool {
     address.starts_with('/') && !address.starts_with("//") && address.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
 }
@@ -173,8 +173,8 @@ impl Viewer {
         if self.base.is_empty() { "/" } else { &self.base }
     }
 
-    /// The address for a browser of a path that starts with `/`. The base itself with a slash
-    /// behind it comes here as a path.
+    /// The address for a browser of a path that starts with `/`. The base itself with a trailing
+    /// slash is also passed as such a path.
     pub(crate) fn address(&self, page: &str) -> String {
         let (path, query) = page.split_at(page.find('?').unwrap_or(page.len()));
         let path = path.trim_end_matches('/');
@@ -183,7 +183,7 @@ impl Viewer {
         if is_local(&address) { address } else { self.home().to_owned() }
     }
 
-    /// Whether to offer what needs this role.
+    /// Whether to show actions that need this role.
     pub(crate) fn may(&self, role: Role) -> bool {
         !self.read_only && self.person.as_ref().is_some_and(|person| person.role() >= role)
     }
@@ -197,7 +197,7 @@ impl Viewer {
     }
 }
 
-/// A template that cannot be written says so as a problem.
+/// Renders a template. An error is returned as a problem.
 pub(crate) fn written(template: &impl Template) -> Result<String, Problem> {
     template.render().map_err(|error| Problem::invalid(format!("The page cannot be written: {error}")))
 }

@@ -43,7 +43,7 @@ struct Page<'a> {
     state: &'static str,
     is_running: bool,
     is_left: bool,
-    /// Whether a worker that is up serves its queue.
+    /// Whether a live worker serves its queue.
     is_served: bool,
     is_bad: bool,
     percent: u64,
@@ -56,7 +56,7 @@ struct Page<'a> {
     problem: &'a str,
 }
 
-/// The address of the page of an operation, behind the base.
+/// The address of the page of an operation, relative to the base.
 pub(crate) fn of(queue: &str, id: &str) -> String {
     format!("operation?{}", query(&[("queue", queue), ("id", id)]))
 }
@@ -72,10 +72,10 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
     }
 }
 
-/// The operation that is meant.
+/// The operation of the request.
 pub(super) async fn named(shared: &Shared, params: &Params) -> Result<Operation, Problem> {
     let (queue, id) = (params.text::<128>("queue"), params.text::<64>("id"));
-    // A name that is not valid for a queue has no operation either.
+    // An invalid queue name has no operations.
     if queue.is_empty() || id.is_empty() || !shared.inspector.queues().await?.contains(&queue) {
         return Err(none());
     }
@@ -111,7 +111,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         filter: &operation.filter,
         state: operation.state.name(),
         is_running: operation.is_running(),
-        // A broker clock that is ahead of ours does not mean that the runner has stopped.
+        // If the broker's clock is ahead of ours, the runner has not necessarily stopped.
         is_left: operation.is_left(now_ms().max(operation.stepped_ms)),
         is_served: view.snapshot.as_deref().and_then(|all| all.queue(&operation.queue)).is_some_and(|queue| queue.stats.workers > 0),
         is_bad: operation.state == OperationState::Failed,
@@ -129,7 +129,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     Ok(Content { title, tab: "operations", html, status: StatusCode::OK, live, notice: notice(params) })
 }
 
-/// Takes it over at once, and continues it in the background.
+/// Takes over the operation at once, and continues it in the background.
 pub(crate) async fn resumed(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let operation = named(shared, form).await?;
     let back = of(&operation.queue, &operation.id);

@@ -1,5 +1,5 @@
-//! The page Operations: what people do to all jobs of a queue that match, how far it is, and what
-//! was done before.
+//! The page Operations: the changes of all matching jobs of a queue, their progress, and the
+//! operations that have ended.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -30,7 +30,7 @@ use crate::{
     snapshot::together,
 };
 
-/// Most operations on the page: those that are under way, then the newest.
+/// The maximum number of operations on the page: the running ones, then the newest ones.
 const ROWS: usize = 100;
 
 #[derive(Template)]
@@ -42,7 +42,7 @@ struct Page<'a> {
     rows: Vec<Row>,
     queue: &'a str,
     queues: Vec<String>,
-    /// Whether not all queues were asked.
+    /// Whether not all queues were read.
     is_cut: bool,
 }
 
@@ -92,12 +92,12 @@ impl Row {
     }
 }
 
-/// The address of the operations of a queue, behind the base.
+/// The address of the operations of a queue, relative to the base.
 pub(super) fn of_queue(queue: &str) -> String {
     format!("operations?{}", query(&[("queue", queue)]))
 }
 
-/// What a change has done that led here.
+/// The result of the change that has led to this page.
 pub(super) fn notice(params: &Params) -> Option<Notice> {
     let (text, is_good) = match params.get("did")? {
         "started" => ("It continues in the background.", true),
@@ -158,7 +158,7 @@ pub(crate) async fn stopped(shared: &Shared, viewer: &Viewer, form: &Params) -> 
         return Err(operation::none());
     }
     let back = if form.get("back") == Some("operation") { operation::of(&queue, &id) } else { of_queue(&queue) };
-    // What has ended is not changed, and no line of the log.
+    // An operation that has ended is not changed, so there is no line in the log.
     if !operation::named(shared, form).await?.is_running() {
         return Ok(redirect_here(viewer, &back, "did=ended"));
     }

@@ -1,4 +1,4 @@
-//! The page Overview: what is wrong, how much there is of what, and what happened in the last
+//! The page Overview: problems, the number of jobs in each state, and the events of the last
 //! minutes.
 
 use std::{
@@ -30,10 +30,10 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// How many queues are shown, those with the most to say.
+/// The number of queues that are shown: those with the most jobs or problems.
 const QUEUES: usize = 8;
 
-/// How many queues of outboxes are shown. The others are in `status`.
+/// The maximum number of queues of outboxes that are shown. `status` lists all.
 const OUTBOX_ROWS: usize = 20;
 
 #[derive(Template)]
@@ -65,12 +65,12 @@ struct Outbox {
     in_flight: String,
     refused: String,
     is_full: bool,
-    /// Who sends its rows, or since when nobody has reported it.
+    /// The relay that sends its rows, or the time of the last report.
     relay: String,
     is_stale: bool,
 }
 
-/// For what jobs wait.
+/// The reason for which jobs wait.
 struct Wait {
     jobs: String,
     reason: &'static str,
@@ -81,7 +81,7 @@ struct Wait {
 struct Tile {
     name: &'static str,
     value: String,
-    /// What the value says in one word: `bad`, `warn`, or nothing.
+    /// The tone of the value: `bad`, `warn`, or empty.
     tone: &'static str,
     note: String,
     link: &'static str,
@@ -152,18 +152,18 @@ fn outbox(record: &OutboxRecord, now: SystemTime) -> Vec<Outbox> {
     if record.queues.is_empty() { vec![row(&OutboxDepth::default())] } else { record.queues.iter().map(row).collect() }
 }
 
-/// The reasons that there are, as `jobs list 'waiting=…'` has them.
+/// The present reasons, with the names of `jobs list 'waiting=…'`.
 fn waits(snapshot: &Snapshot) -> Vec<Wait> {
     let row = |(reason, jobs): (&&'static str, &u64)| {
         let (words, state) = words(reason);
-        // What is parked may be so for two reasons.
+        // Jobs may be parked for two reasons.
         let filter = if state == JobState::Parked { String::new() } else { format!("&text=waiting%3D{reason}") };
         Wait { jobs: number(*jobs), reason: words, link: format!("/jobs?state={state}{filter}") }
     };
     snapshot.waiting().iter().map(row).collect()
 }
 
-/// What jobs with this reason are, and in which state.
+/// The text for jobs with this reason, and their state.
 fn words(reason: &'static str) -> (&'static str, JobState) {
     match reason {
         "not_due" => ("not due yet", JobState::Scheduled),
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn every_reason_that_is_counted_has_words() {
-        // These are of one job, and are not counted.
+        // These reasons apply to a single job, and are not counted.
         let of_one = ["unreadable", "suspect", "reclaiming", "runs", "ended"];
         for reason in Reason::NAMES.into_iter().filter(|reason| !of_one.contains(reason)) {
             let (words, _) = words(reason);

@@ -10,7 +10,7 @@ use queue_core::{
 use super::act::person;
 use crate::{format::short, guard::Viewer, params::Params, problem::Problem};
 
-/// The reason and the end of a form, and who sends it.
+/// The reason and the end in a form, and its sender.
 pub(super) fn pausing(viewer: &Viewer, form: &Params) -> Result<Pausing, Problem> {
     let mut pausing = Pausing::new().because(form.text::<1024>("reason"));
     let (who, _) = person(viewer);
@@ -34,7 +34,7 @@ pub(super) fn pausing(viewer: &Viewer, form: &Params) -> Result<Pausing, Problem
     }
 }
 
-/// Until when, by whom and why, in short.
+/// The end, the operator and the reason of a pause, as a short text.
 pub(super) fn described(pause: &Pause) -> String {
     let text = pause.to_string();
     short(text.strip_prefix("paused").unwrap_or(&text).trim_start_matches([' ', ':']), 200)

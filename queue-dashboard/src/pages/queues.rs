@@ -1,4 +1,5 @@
-//! The page Queues: how many jobs of each state, how old, how fast, and whether it is paused.
+//! The page Queues: the number of jobs in each state, their age, their rate, and the pause of each
+//! queue.
 
 use std::{
     sync::{Arc, PoisonError},
@@ -39,13 +40,13 @@ pub(crate) struct Row {
     pub(crate) workers: u64,
     pub(crate) unserved: bool,
     pub(crate) paused: bool,
-    /// Until when, by whom and why.
+    /// The end, the operator and the reason of the pause.
     pub(crate) pause: String,
-    /// Its paused tasks, and the same of each.
+    /// Its paused tasks, with the same text for each.
     pub(crate) tasks: Vec<(String, String)>,
 }
 
-/// How many jobs of a queue are in a state.
+/// The number of jobs of a queue in a state.
 pub(crate) struct Count {
     pub(crate) state: &'static str,
     pub(crate) jobs: u64,
@@ -78,7 +79,7 @@ impl Row {
 
     /// The number of jobs in a state.
     pub(crate) fn of(&self, state: &str) -> &Count {
-        // Templates name states of ours.
+        // Templates use only the names of states.
         self.states.iter().find(|count| count.state == state).unwrap_or(&self.states[0])
     }
 }

@@ -25,7 +25,7 @@ use crate::{
     shared::Shared,
 };
 
-/// So many ticks to come are shown.
+/// The number of upcoming ticks that are shown.
 const NEXT: usize = 5;
 
 #[derive(Template)]
@@ -48,7 +48,7 @@ struct Page<'a> {
     args: Option<String>,
 }
 
-/// Something that happened to it.
+/// An event of the schedule.
 struct Event {
     when: Option<Moment>,
     what: String,
@@ -101,7 +101,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, name:
     })
 }
 
-/// What it does now, in a sentence.
+/// A sentence with its current state.
 fn summary(record: &ScheduleRecord, now: SystemTime) -> String {
     let relative = |time: SystemTime| Moment::new(time, now).relative;
     match (&record.paused, record.waiting, record.next) {
@@ -112,7 +112,7 @@ fn summary(record: &ScheduleRecord, now: SystemTime) -> String {
     }
 }
 
-/// What is wrong with it, whatever workers there are.
+/// Problems of the schedule that do not depend on workers.
 fn warnings(record: &ScheduleRecord, now: SystemTime) -> Vec<String> {
     let mut found = Vec::new();
     found.extend(record.problem.as_deref().map(|problem| format!("It cannot tick: {}.", short(problem, 400).trim_end_matches('.'))));

@@ -1,4 +1,4 @@
-//! The page Schedules: their rules in words, and the outcomes of the last ticks.
+//! The page Schedules: the descriptions of their rules, and the outcomes of the last ticks.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -53,11 +53,11 @@ struct Row {
     skipped: u64,
 }
 
-/// What a schedule does now, in a word.
+/// A word for the current state of a schedule.
 #[derive(Clone, Copy)]
 pub(super) struct Badge {
     pub(super) word: &'static str,
-    /// How the word is shown.
+    /// The tone of the word.
     pub(super) tone: &'static str,
     pub(super) paused: bool,
 }
@@ -104,8 +104,7 @@ impl Run {
     }
 }
 
-/// Why the jobs of a schedule do not run, as far as workers are concerned: in a word, and in a
-/// sentence.
+/// The reason why no worker runs the jobs of a schedule: a word, and a sentence.
 pub(super) fn why_not_run(record: &ScheduleRecord, snapshot: Option<&Snapshot>) -> Option<(&'static str, String)> {
     let (queue, task) = (&*record.schedule.queue, &record.task);
     let workers = &snapshot?.details.workers;
@@ -114,7 +113,7 @@ pub(super) fn why_not_run(record: &ScheduleRecord, snapshot: Option<&Snapshot>) 
     if live.peek().is_none() {
         return Some(("no worker", format!("No live worker serves the queue {queue}: its schedules do not tick until a worker starts.")));
     }
-    // A worker lists a part of its tasks if they are very many.
+    // A worker lists only a part of its tasks if there are very many.
     let may_know = live.any(|worker| worker.tasks.contains(task) || worker.task_count > worker.tasks.len() as u64);
     (!may_know).then(|| {
         (
@@ -142,7 +141,7 @@ impl Row {
     }
 }
 
-/// What a change of a schedule has done that led here.
+/// The result of the change of a schedule that has led to this page.
 pub(super) fn notice(params: &Params) -> Option<Notice> {
     let good = |text: &str| Some(Notice { text: text.to_owned(), is_good: true });
     let same = |text: &str| Some(Notice { text: text.to_owned(), is_good: false });
@@ -204,7 +203,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     Ok(Content { title: "Schedules".to_owned(), tab: "schedules", html: written(&page)?, status, live: Some(live), notice: notice(params) })
 }
 
-/// The schedules of these queues from a place on, and where the next page begins.
+/// The schedules of these queues from a position on, and the start of the next page.
 async fn find(shared: &Shared, queues: &[&String], from: &Place, unread: &mut Unread) -> (Vec<ScheduleRecord>, Option<Place>) {
     let rest: Vec<&String> = queues.iter().copied().filter(|name| **name >= from.queue).collect();
     let mut found = Vec::new();

@@ -1,5 +1,5 @@
-//! The page Search: the jobs of all queues and states that match a filter, part by part, and how
-//! far the search has come.
+//! The page Search: the jobs of all queues and states that match a filter, page by page, and the
+//! progress of the search.
 
 use std::{
     sync::Arc,
@@ -36,13 +36,13 @@ struct Page<'a> {
     viewer: &'a Viewer,
     stale: Option<Stale>,
     filter: &'a str,
-    /// Why the text is no filter.
+    /// The reason why the text is not a valid filter.
     problem: Option<String>,
-    /// What was found; nothing before anything was asked for.
+    /// The results. `None` before the first search.
     found: Option<Part>,
 }
 
-/// A part of what matches.
+/// A part of the matching jobs.
 struct Part {
     rows: Vec<Row>,
     examined: String,
@@ -51,7 +51,7 @@ struct Part {
     is_first: bool,
     first: String,
     next: Option<String>,
-    /// The page that follows by itself.
+    /// The address of the next page, if the search continues automatically.
     continues: Option<String>,
 }
 
@@ -120,7 +120,8 @@ async fn part(shared: &Shared, filter: Filter, params: &Params) -> Result<Part, 
         unreadable: unreadable.iter().map(|(queue, error)| (queue.clone(), error_text(error))).collect(),
         is_first: after.is_empty(),
         first: query(&[("filter", &text)]),
-        // A link stops a search that continues by itself, or begins another minute of it.
+        // A link stops a search that continues automatically, or lets it continue for another
+        // minute.
         next: next(if continues.is_some() { PAGES } else { 0 }),
         continues: continues.and_then(next),
     })

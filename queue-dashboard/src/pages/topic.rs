@@ -1,5 +1,5 @@
-//! The page of one topic: how far each subscription is, why one stands, and the newest part of the
-//! log that was asked for.
+//! The page of one topic: the progress of each subscription, the reason why one is stopped, and the
+//! requested part of the log.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -43,8 +43,8 @@ struct Subscription {
     jobs: String,
     behind: String,
     lag: String,
-    /// Read events that have not ended: ready or to be due, running, failed and to be tried again,
-    /// parked.
+    /// Events that were read and have not ended: ready, scheduled, running, parked, or waiting for
+    /// a retry.
     waiting: String,
     active: String,
     retry: u64,
@@ -53,7 +53,7 @@ struct Subscription {
     lost: u64,
     workers: u64,
     stop_reason: Option<String>,
-    /// How many events it has passed over.
+    /// The number of skipped events.
     skipped: Option<String>,
 }
 
@@ -88,7 +88,7 @@ struct Event {
 impl Event {
     fn new(event: EventInfo, shared: &Shared, now: SystemTime) -> Self {
         let payload = event.payload.and_then(|json| shared.settings.secrets.json(&json));
-        // On one line.
+        // The JSON on one line.
         let payload = payload.map(|json| json.split_whitespace().collect::<Vec<_>>().join(" "));
         Event {
             position: event.position,
@@ -100,7 +100,7 @@ impl Event {
     }
 }
 
-/// What a change has done that led here.
+/// The result of the change that has led to this page.
 fn notice(params: &Params) -> Option<Notice> {
     if params.get("did") != Some("rewound") {
         return None;

@@ -1,4 +1,5 @@
-//! The page Topics: how many events each keeps, and how far its subscriptions are.
+//! The page Topics: the number of stored events of each topic, and the progress of its
+//! subscriptions.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -29,7 +30,7 @@ struct Page<'a> {
     viewer: &'a Viewer,
     stale: Option<Stale>,
     rows: Vec<Row>,
-    /// How many topics are not shown.
+    /// The number of topics that are not shown.
     more: usize,
 }
 
@@ -67,7 +68,7 @@ impl Row {
     }
 }
 
-/// The address of the page of a topic, behind the base.
+/// The address of the page of a topic, relative to the base.
 pub(super) fn of_topic(topic: &str) -> String {
     format!("topic?{}", query(&[("topic", topic)]))
 }

@@ -1,23 +1,23 @@
-//! What a list over queues could not read: it does not claim that there is nothing.
+//! The queues that a list could not read. The list then shows that it is incomplete.
 
 use queue_core::{__private::error_text, Error};
 
 use crate::{shared::View, snapshot::Unreadable};
 
-/// Most queues that are named.
+/// The maximum number of queues that are named.
 const NAMED: usize = 5;
 
 /// The queues that a list left out.
 pub(crate) struct Unread {
-    /// The first of them, each with its problem.
+    /// The first queues, each with its problem.
     pub(crate) queues: Vec<(String, String)>,
-    /// How many there are.
+    /// The number of all queues that were left out.
     all: usize,
     is_stale: bool,
 }
 
 impl Unread {
-    /// Those that the look could not read, of all or of the chosen one.
+    /// The queues that the snapshot could not read: all, or only the selected one.
     pub(crate) fn of(view: &View, chosen: &str) -> Self {
         let mut unread = Unread { queues: Vec::new(), all: 0, is_stale: view.problem.is_some() };
         for Unreadable { queue, problem, .. } in view.snapshot.iter().flat_map(|snapshot| &snapshot.unreadable) {
@@ -28,7 +28,7 @@ impl Unread {
         unread
     }
 
-    /// The answer of a queue; without one it is noted.
+    /// Returns the answer of a queue, or records its error.
     pub(crate) fn or_note<T>(&mut self, queue: &str, answer: Result<T, Error>) -> Option<T> {
         answer.map_err(|error| self.push(queue, error_text(&error))).ok()
     }
@@ -40,12 +40,12 @@ impl Unread {
         }
     }
 
-    /// Whether there may be more than is listed.
+    /// Whether the list may be incomplete.
     pub(crate) fn hides(&self) -> bool {
         self.is_stale || self.all > 0
     }
 
-    /// How many are not named.
+    /// The number of queues that are not named.
     pub(crate) fn more(&self) -> usize {
         self.all - self.queues.len()
     }

@@ -1,4 +1,4 @@
-//! The page Watch: what jobs go from which state to which, as it happens, the newest first.
+//! The page Watch: state transitions of jobs as they happen, newest first.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -32,17 +32,18 @@ use crate::{
 /// Most rows of the page.
 pub(crate) const ROWS: usize = 200;
 
-/// Most transitions that are read for one look.
+/// The maximum number of transitions in one read.
 const READ: usize = 20_000;
 
-/// How long a look waits for the first transition, and how long it gathers after that.
+/// The maximum wait for the first transition, and the time for collecting others after that.
 const WAIT: Duration = Duration::from_millis(1_000);
 const GATHER: Duration = Duration::from_millis(100);
 
-/// What of the time of a look may have been waiting.
+/// The part of a read that may have been waiting.
 pub(crate) const IDLE: Duration = WAIT.saturating_add(GATHER);
 
-/// How long the position of a page is kept for the stream that follows it, and for how many pages.
+/// How long the position of a page is kept for its next stream, and the maximum number of kept
+/// pages.
 const KEPT: Duration = Duration::from_secs(600);
 const MOST_KEPT: usize = 64;
 
@@ -54,7 +55,7 @@ struct Page<'a> {
     filter: &'a str,
     /// Why the text is not a valid filter of transitions, or why no transitions can be shown now.
     problem: Option<String>,
-    /// With their numbers.
+    /// The transitions with their numbers.
     rows: Vec<(u64, Row)>,
 }
 
@@ -63,7 +64,7 @@ enum Row {
     Lost(String),
 }
 
-/// A job went from one state to another.
+/// A state transition of a job.
 struct Change {
     path: String,
     address: String,
@@ -76,11 +77,11 @@ struct Change {
     at: Moment,
 }
 
-/// What a page has seen, from one look to the next.
+/// The transitions of a page, from one read to the next.
 pub(crate) struct Watching {
     filter: String,
     watch: Watch,
-    /// With its number, by which the browser knows a row again.
+    /// The transitions with their numbers, by which the browser identifies a row.
     seen: VecDeque<(u64, Watched)>,
     numbers: u64,
 }
@@ -91,8 +92,8 @@ impl Watching {
         Ok(Watching { filter: filter.to_owned(), watch, seen: VecDeque::new(), numbers: 0 })
     }
 
-    /// Reads the next transitions. `waits`: waits a short time for the first one. Fails if they
-    /// cannot be read now.
+    /// Reads the next transitions. With `waits`, waits a short time for the first one. Returns an
+    /// error if they cannot be read now.
     pub(crate) async fn read(&mut self, waits: bool) -> Result<(), String> {
         let mut wait = if waits { WAIT } else { GATHER };
         for _ in 0..READ {
@@ -108,8 +109,7 @@ impl Watching {
     }
 }
 
-/// The positions of pages after the end of their stream: the next stream of the same page continues
-/// there.
+/// The positions of pages whose stream has ended. The next stream of the same page continues there.
 #[derive(Default)]
 pub(crate) struct Kept(Mutex<HashMap<String, (Instant, Watching)>>);
 
@@ -135,7 +135,7 @@ pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): E
     }
 }
 
-/// `hindered`: why no transitions can be shown now.
+/// `hindered`: the reason why no transitions can be shown now.
 pub(crate) async fn content(
     shared: &Shared,
     viewer: &Viewer,

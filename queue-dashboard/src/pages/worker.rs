@@ -1,4 +1,4 @@
-//! The page of one worker: what it uses, and the jobs that run on it.
+//! The page of one worker: its resource usage, and its running jobs.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -47,7 +47,7 @@ struct Page<'a> {
     name: String,
     is_silent: bool,
     badge: Option<String>,
-    /// Whether it claims, as it has said last or was asked.
+    /// Whether it claims, by its last report or the last request to it.
     works: bool,
     can_be_asked: bool,
     facts: Vec<(&'static str, String)>,
@@ -92,12 +92,12 @@ pub(super) fn none() -> Problem {
     Problem::not_found("There is no such worker. It has stopped, and its list of jobs was removed.")
 }
 
-/// The worker that is meant.
+/// The worker of the request.
 pub(super) fn named(params: &Params) -> Result<ProcessId, Problem> {
     params.get("id").and_then(|id| id.parse().ok()).ok_or_else(none)
 }
 
-/// What was done to it.
+/// The result of the request to the worker.
 fn notice(params: &Params) -> Option<Notice> {
     let did = match params.get("did")? {
         "quiet" => "The worker is asked to claim nothing. It receives the request with its next heartbeat, within about 5 s.",
@@ -108,12 +108,12 @@ fn notice(params: &Params) -> Option<Notice> {
     Some(Notice { text: did.to_owned(), is_good: true })
 }
 
-/// Whether it stops, has stopped in order, or was asked to stop: nothing takes that back.
+/// Whether it is stopping, has stopped in order, or has a stop request. A stop cannot be undone.
 pub(super) fn stops(worker: &WorkerRecord) -> bool {
     worker.mode() == WorkerMode::Stopping || worker.unconfirmed_request().is_some_and(|ask| ask.mode == WorkerMode::Stopping)
 }
 
-/// The state in which it is, or to which it was asked to go, as a badge.
+/// A badge with its state, or with the requested state.
 pub(super) fn badge(worker: &WorkerRecord) -> Option<String> {
     match (worker.unconfirmed_request(), worker.mode()) {
         (Some(ask), _) => Some(format!("asked: {}", ask.mode)),

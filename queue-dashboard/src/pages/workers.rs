@@ -28,7 +28,8 @@ use crate::{
 /// Workers on one page.
 const PAGE: usize = 100;
 
-/// Most names of tasks and queues of one worker that are listed; further ones are counted.
+/// The maximum number of names of tasks and queues of one worker that are listed. The others are
+/// counted.
 const NAMES: usize = 60;
 
 #[derive(Template)]
@@ -63,11 +64,11 @@ struct Row {
     load: Option<Load>,
     badge: Option<String>,
     holds: Option<String>,
-    /// Since when the first job that it holds runs.
+    /// The start of the first job that it runs.
     runs_since: Option<Moment>,
 }
 
-/// What a worker uses, as it has said itself.
+/// The resource usage that a worker has reported.
 pub(super) struct Load {
     pub(super) busy: String,
     pub(super) slots: String,
