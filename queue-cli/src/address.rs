@@ -15,7 +15,7 @@ pub(super) struct Address<T = String> {
 }
 
 impl<T> Address<T> {
-    /// Reads an address, whose name is read by this.
+    /// Parses an address. `name` parses its name.
     pub(super) fn read<E: Display>(text: &str, name: impl FnOnce(&str) -> Result<T, E>) -> Result<Self, String> {
         let missing = || "it has no `/`; write the queue and the name as one argument, as in `mail/acme`".to_owned();
         let (queue, rest) = text.split_once('/').ok_or_else(missing)?;

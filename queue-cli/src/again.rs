@@ -19,7 +19,7 @@ pub(super) struct Again {
     watch: Option<Duration>,
 }
 
-/// What most lists take.
+/// The arguments of most lists.
 #[derive(Debug, clap::Args)]
 pub(super) struct Listing {
     #[command(flatten)]
@@ -49,8 +49,8 @@ fn every(text: &str) -> Result<Duration, String> {
 }
 
 impl Again {
-    /// Prints once, or repeatedly until the operator stops it. An outage of the broker is reported,
-    /// and waited for.
+    /// Prints once, or repeatedly until the operator stops it. During an outage of the broker it
+    /// prints a note and waits.
     pub(super) async fn print(self, answer: impl AsyncFn() -> Result<(), Failure>) -> Result<(), Failure> {
         let Some(every) = self.watch else { return answer().await };
         let stop = asked_to_stop();
@@ -60,9 +60,9 @@ impl Again {
         loop {
             let next = async {
                 match &screen {
-                    // The answer before stays until the new one is there.
+                    // The previous answer stays until the next one is complete.
                     Some(_) => with_captured_output(answer()).await,
-                    // A file gets each answer as it comes, one below the other.
+                    // A file gets each answer after the one before.
                     None => {
                         let answered;
                         (answered, place) = below(place, answer()).await;
@@ -86,7 +86,7 @@ impl Again {
             if let Some(screen) = &mut screen {
                 write(&screen.next(captured.answer, size()))?;
             }
-            // Below the answer.
+            // After the answer.
             captured.stderr.lines().for_each(note);
             if let Some(failure) = ends {
                 return Err(failure);
@@ -107,22 +107,22 @@ struct Screen {
 }
 
 impl Screen {
-    /// The text that shows an answer on a terminal of this many columns and rows. An empty answer,
-    /// of a broker that cannot be reached, leaves the last one on the screen.
+    /// The text that shows an answer on a terminal of this many columns and rows. If the broker is
+    /// unreachable, the answer is empty, and the last one stays on the screen.
     fn next(&mut self, answer: String, (columns, rows): (usize, usize)) -> String {
         let is_first = !std::mem::replace(&mut self.is_begun, true);
         if !answer.is_empty() {
             self.last = answer;
         }
-        // Each line takes the place of the old one, whose rest goes; what is below the last goes
-        // too. The screen is never empty in between.
+        // Each line replaces the old one and clears its rest. The lines after the last one are also
+        // cleared. The screen is never empty in between.
         let clears = if is_first { "\u{1b}[2J" } else { "" };
         format!("{clears}\u{1b}[H{}\u{1b}[J", fitting(&self.last, columns, rows).replace('\n', "\u{1b}[K\n"))
     }
 }
 
-/// The part of an answer that a terminal has room for: a line that the terminal wraps, or a row
-/// below the last, would move the others. The last row is left to standard error.
+/// The part of an answer that fits the terminal. A line that the terminal wraps, or a row below the
+/// last, would move the others. The last row is reserved for standard error.
 fn fitting(answer: &str, columns: usize, rows: usize) -> String {
     let wrapped: Vec<String> = answer.lines().map(|line| wrapped_within(columns, line)).collect();
     let lines: Vec<&str> = wrapped.iter().flat_map(|line| line.split('\n')).collect();
@@ -136,7 +136,7 @@ fn fitting(answer: &str, columns: usize, rows: usize) -> String {
 }
 
 impl Failure {
-    /// Whether a later answer may be better.
+    /// Whether a later try may succeed.
     fn may_pass(&self) -> bool {
         matches!(self.exit(), Exit::Unavailable | Exit::Unknown | Exit::Sick)
     }

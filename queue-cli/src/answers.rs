@@ -12,8 +12,8 @@ use super::{
     output::{plain, print, print_json},
 };
 
-/// Does it to each, until one is refused: a line and a row of those before are printed all the
-/// same.
+/// Executes the change for each, until one is refused. The lines and rows of the earlier ones are
+/// still printed.
 pub(super) async fn each<T>(
     name: &str,
     items: &[T],

@@ -108,14 +108,14 @@ pub(super) struct DoctorArgs {
     pub(super) format: Format,
 }
 
-/// What the arguments of this process ask for.
+/// The parsed arguments of this process.
 pub(super) struct Read<W> {
     pub(super) url: Option<String>,
     /// The options of `work`, or another command.
     pub(super) command: Result<W, Command>,
 }
 
-/// `work` in a program without tasks, which takes all options and fails.
+/// `work` in a program without tasks. It accepts all options and fails.
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct Operator {
     #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -127,7 +127,7 @@ pub(super) fn with_commands(program: clap::Command) -> clap::Command {
     Args::augment_args(program).version(env!("CARGO_PKG_VERSION")).subcommand_required(false).arg_required_else_help(false)
 }
 
-/// The program `queue`: called without a command, it helps.
+/// The program `queue`. Without a command, it prints its help.
 pub(super) fn operator_command() -> clap::Command {
     let work = Operator::augment_args(clap::Command::new("work"))
         .about("Not in this program, which has no tasks: start the worker binary of your application")
@@ -176,7 +176,7 @@ pub(super) fn read<W: clap::Args + Default>(command: clap::Command) -> Result<Re
 /// A noun without a verb lists: `queue limits` is `queue limits list`.
 pub(super) fn with_list(program: &clap::Command, mut arguments: Vec<OsString>) -> Vec<OsString> {
     let word = |at: usize| arguments.get(at).and_then(|word| word.to_str());
-    // The first word from here on that is no option of all commands.
+    // The first word from here on that is not an option of all commands.
     let behind_options = |mut at: usize| {
         while let Some(option) = word(at).filter(|word| word.starts_with("--url")) {
             at += if option == "--url" { 2 } else { 1 };
@@ -202,7 +202,7 @@ fn asked<W: clap::Args + Default>(matches: &clap::ArgMatches) -> Result<Read<W>,
     Ok(Read { url: matches.get_one::<String>("url").cloned(), command })
 }
 
-/// The message of clap, without the password of a URL that it repeats.
+/// The message of clap, without the password in a URL that it quotes.
 fn redacted_message(mistake: &str, arguments: &[OsString]) -> String {
     let urls = arguments.iter().filter_map(|argument| argument.to_str()).filter(|argument| argument.contains("://"));
     urls.fold(mistake.trim_end().to_owned(), |text, url| text.replace(url, &queue_core::__private::redacted(url)))
@@ -214,7 +214,7 @@ pub(super) fn program() -> String {
     std::path::Path::new(&path).file_name().map_or_else(|| "worker".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Writes the program's own name into the examples.
+/// Replaces `{bin}` in the examples by the program's name.
 pub(super) fn named(command: clap::Command, bin: &str) -> clap::Command {
     let command = match command.get_after_help().map(ToString::to_string) {
         Some(help) => command.after_help(help.replace("{bin}", bin)),
@@ -232,10 +232,10 @@ pub(super) fn priority_parser() -> impl TypedValueParser<Value = Priority> {
         .try_map(|name| Priority::ALL.into_iter().find(|priority| priority.name() == name).ok_or("is unknown"))
 }
 
-/// A duration as the command line has it.
+/// A duration in the format of the command line.
 ///
 /// # Errors
-/// What is wrong, and an example.
+/// The problem and an example.
 pub fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| match text.trim().parse::<f64>() {
         Ok(_) => format!("the number has no unit; write for example `{0}s` or `{0}m`", text.trim()),

@@ -190,11 +190,10 @@ Exit codes:
     Completions(super::completions::CompletionsArgs),
 }
 
-/// Carries out a command. If the program is not one that `has_tasks`, jobs of all tasks can be
-/// enqueued.
+/// Executes a command. If the program has no tasks (`has_tasks`), jobs of any task can be enqueued.
 pub(super) async fn carry_out(url: Option<String>, command: Command, has_tasks: bool) -> Result<ExitCode, Failure> {
     let url_or_env = || url.clone().map_or_else(Client::url_from_env, Ok);
-    // Where there is no database, who looks makes none.
+    // A command that only reads does not create a database.
     let look = async || Client::connect_existing(&url_or_env()?).await;
     let _listening = stop::at_signals()?;
     match command {
@@ -215,8 +214,8 @@ pub(super) async fn carry_out(url: Option<String>, command: Command, has_tasks: 
             jobs::jobs(&look().await?, command).await?;
         }
         Command::Schedules { command: SchedulesCommand::Add(args) } => {
-            // Errors of the command are reported before the broker is connected. A program
-            // without tasks takes any.
+            // Errors of the command are reported before the broker is connected. A program without
+            // tasks accepts any task.
             let registry = Registry::linked();
             let known = registry.tasks().next().is_some().then_some(&registry);
             let schedule = schedules::described(known, &args)?;

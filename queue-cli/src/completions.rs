@@ -1,6 +1,6 @@
-//! `completions`: the completion script of a shell. It calls the program with the words that the
-//! person has typed, and the program prints what may follow: commands, options, and names that the
-//! broker has.
+//! `completions`: the completion script of a shell. It calls the program with the words on the
+//! command line. The program prints the possible continuations: commands, options, and names in the
+//! broker.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -17,10 +17,10 @@ use super::{
 /// How the script calls the program.
 const COMPLETE: &str = "__complete";
 
-/// A person waits no longer for names.
+/// The maximum time for reading names.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Most names of a kind in a queue.
+/// The maximum number of names of a kind in a queue.
 const MOST: usize = 500;
 
 #[derive(Debug, clap::Args)]
@@ -47,8 +47,8 @@ pub(super) fn completions(args: &CompletionsArgs) -> std::result::Result<(), Fai
     Ok(print(&script.replace("{bin}", &name).replace("{function}", &function))?)
 }
 
-/// Answers a completion script, if it is one that has called the program. It prints nothing but
-/// candidates, one per line, each with its help behind a tab.
+/// Answers a completion script, if the program was called by one. It prints only candidates, one
+/// per line, each with its help after a tab.
 pub(super) async fn answer(program: &Command) {
     let mut arguments = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     if arguments.next().is_none_or(|first| first != COMPLETE) {
@@ -62,7 +62,7 @@ pub(super) async fn answer(program: &Command) {
     std::process::exit(0);
 }
 
-/// What may take the place of the last word.
+/// The candidates for the last word.
 async fn candidates(program: &Command, words: Vec<String>) -> Vec<String> {
     let mut program = program.clone();
     program.build();
@@ -78,19 +78,19 @@ async fn candidates(program: &Command, words: Vec<String>) -> Vec<String> {
             found.extend(names.await.unwrap_or_default());
         }
     }
-    // A terminal would obey the characters of others.
+    // A terminal would interpret the control characters of other names.
     found.retain(|name| name.starts_with(&place.word) && !name.contains(|c: char| is_control(c) && c != '\t'));
     found.iter().map(|name| format!("{}{name}", place.before)).collect()
 }
 
-/// Where a person is in the grammar.
+/// The position on the command line in the grammar of the program.
 struct Place<'c> {
     command: &'c Command,
-    /// The argument whose value the last word is.
+    /// The argument that has the last word as its value.
     value: Option<&'c Arg>,
-    /// Whether the last word may be a command: there is no argument before it.
+    /// Whether the last word may be a command, because no argument precedes it.
     is_first: bool,
-    /// The part of the last word that stays: an option and its `=`.
+    /// The part of the last word that is not completed: an option and its `=`.
     before: String,
     /// The rest of the last word.
     word: String,
@@ -135,7 +135,7 @@ impl<'c> Place<'c> {
         place
     }
 
-    /// The commands, options and values that the grammar has here.
+    /// The commands, options and values that are valid at this position.
     fn words(&self) -> Vec<String> {
         let line = |name: &str, help: Option<&clap::builder::StyledStr>| {
             help.map_or_else(|| name.to_owned(), |help| format!("{name}\t{}", help.to_string().lines().next().unwrap_or_default()))
@@ -166,7 +166,7 @@ fn option<'c, 'w>(command: &'c Command, word: &'w str) -> Option<(&'c Arg, Optio
     }
 }
 
-/// What an argument names, as its help says it.
+/// The kind of the argument's value, from its help.
 fn kind(value: &Arg) -> Option<&str> {
     value.get_value_names()?.first().map(|name| name.as_str().trim_end_matches("[=WEIGHT]"))
 }

@@ -5,15 +5,15 @@ use serde::Serialize;
 
 use super::doctor::Problem;
 
-/// From which share of its memory on a server is soon full.
+/// A server whose memory is used up to this percentage is soon full.
 const SOON_FULL: u64 = 90;
 
-/// The fields of it in JSON.
+/// The JSON fields of the condition.
 #[derive(Serialize)]
 pub(super) struct Shown {
     /// Whether new jobs are refused for lack of room.
     full: bool,
-    /// What is wrong, while something is.
+    /// The present problem, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     trouble: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -24,7 +24,7 @@ pub(super) struct Shown {
     free_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     log_bytes: Option<u64>,
-    /// Problems of the place of the database file.
+    /// Problems of the location of the database file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     advice: Vec<String>,
 }
@@ -43,15 +43,15 @@ impl From<Condition> for Shown {
     }
 }
 
-/// Why the write-ahead log is large. A command reads the file for a moment only, and does not name
-/// itself.
+/// The reason why the write-ahead log is large. A command reads the file only for a moment, and
+/// does not name itself.
 fn large_log(condition: &Condition) -> Option<String> {
     let mut others = condition.clone();
     others.readers.retain(|process| *process != std::process::id());
     others.large_log()
 }
 
-/// The lines of it in a text.
+/// The text lines of the condition.
 pub(super) fn text(condition: &Condition) -> String {
     let room = condition.room().map(|room| format!("{room}\n"));
     let trouble = condition.trouble.as_ref().map(|trouble| format!("{}: {trouble}; {}\n", trouble.name().to_uppercase(), trouble.advice()));
@@ -60,7 +60,7 @@ pub(super) fn text(condition: &Condition) -> String {
     [room, trouble, log].into_iter().flatten().chain(advice).collect()
 }
 
-/// What a doctor has to say of it.
+/// The problems for `doctor`.
 pub(super) fn problems(condition: &Condition) -> Vec<Problem> {
     let trouble = condition.trouble.as_ref().map(|trouble| Problem::of_broker(format!("{}: {trouble}", trouble.name()), trouble.advice()));
     let log = large_log(condition).map(|log| Problem::advice(None, log, "end the transaction of that process, or stop it"));

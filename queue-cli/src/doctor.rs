@@ -25,16 +25,16 @@ use super::{
     queues,
 };
 
-/// A queue of a cluster moves whole, at some seconds per million jobs.
+/// A queue of a cluster is migrated as a whole, which takes some seconds per million jobs.
 const LARGE: u64 = 1_000_000;
 
 /// The age of younger jobs is not reported.
 const REPORTED_FROM: Duration = Duration::from_secs(60);
 
-/// From which age of its oldest ready job on a queue with workers is a finding.
+/// The age of the oldest ready job from which on a queue with workers is reported.
 const OLD: Duration = Duration::from_secs(600);
 
-/// A job that was returned this often runs longer than the time between deployments.
+/// A job that was returned this often probably runs longer than the time between deployments.
 const RETURNED_OFTEN: u32 = 3;
 
 #[derive(Serialize)]
@@ -53,9 +53,9 @@ pub(super) struct Problem {
     pub(super) queue: Option<String>,
     pub(super) problem: String,
     repaired: bool,
-    /// What a person can do.
+    /// The fix.
     advice: Option<String>,
-    /// It is damage, which the exit code reports unless it is repaired. Other problems are
+    /// Whether it is damage. The exit code reports damage that is not repaired. Other problems are
     /// warnings.
     is_fault: bool,
 }
@@ -70,7 +70,7 @@ impl Problem {
         Problem { queue: queue.map(str::to_owned), problem: problem.into(), repaired: false, advice: Some(advice.into()), is_fault: false }
     }
 
-    /// A fault without a way out is repaired.
+    /// A fault without advice can be repaired.
     fn fault(queue: Option<&str>, damage: &Damage, advice: Option<&str>) -> Self {
         let problem = format!("{}: {}", damage.kind, damage.subject);
         let advice = advice.map(str::to_owned);
@@ -79,8 +79,8 @@ impl Problem {
 }
 
 pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCode, Failure> {
-    // The connection was made, so that version, role, credentials, schema and eviction policy are
-    // as they should be.
+    // The client has connected, so version, role, credentials, schema and eviction policy were
+    // already checked.
     let inspector = client.inspector();
     let info = client.info();
     let durability = inspector.durability().await?;
@@ -138,8 +138,8 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
     Ok(if sick { Exit::Sick.into() } else { ExitCode::SUCCESS })
 }
 
-/// The queues to look through. Where the list of all queues cannot be read, that is a fault, and
-/// only a queue that was named is looked through.
+/// The queues to check. If the list of all queues cannot be read, that is a fault, and only the
+/// named queue is checked.
 async fn queues_of(client: &Client, args: &DoctorArgs, problems: &mut Vec<Problem>) -> Result<Vec<String>, Failure> {
     let broken = client.inspector().audit_queues(args.repair).await?;
     let advice = (!args.repair).then_some("`doctor --repair` renames it");
@@ -154,7 +154,8 @@ async fn queues_of(client: &Client, args: &DoctorArgs, problems: &mut Vec<Proble
     Ok(args.queue.iter().cloned().collect())
 }
 
-/// Damage in a queue. After a repair the auditor looks again: what it still finds is not repaired.
+/// Damage in a queue. After a repair the queue is audited again, and the remaining damage is not
+/// repaired.
 async fn faults(inspector: &Inspector, queue: &str, repair: bool, problems: &mut Vec<Problem>) -> Result<(), Failure> {
     let found = inspector.audit(queue, Audit { repair, thorough: true }).await?;
     let left = match repair {
@@ -173,7 +174,7 @@ async fn faults(inspector: &Inspector, queue: &str, repair: bool, problems: &mut
     Ok(())
 }
 
-/// Kinds of entries of a queue or a topic that nobody removes, or not fast enough.
+/// Expired entries of a queue or a topic that are not removed, or not fast enough.
 async fn cleanup(client: &Client, address: &str, problems: &mut Vec<Problem>) -> Result<(), Failure> {
     let swept = match client.broker().sweep(address, &SweepLimits { items: 0, ..SweepLimits::default() }).await {
         Err(Error::WrongType { .. } | Error::AccessDenied { .. }) => return Ok(()),
@@ -208,7 +209,7 @@ async fn ahead(client: &Client, queue: &str, repair: bool, problems: &mut Vec<Pr
     Ok(())
 }
 
-/// Schedules of a queue that do not tick although nobody wanted that.
+/// Schedules of a queue that do not tick, although no operator has paused them.
 async fn schedules(client: &Client, queue: &str, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
     for record in client.schedules().list(queue).await? {
         let name = &record.schedule;
@@ -245,14 +246,14 @@ async fn schedules(client: &Client, queue: &str, problems: &mut Vec<Problem>) ->
 /// How long a loss of data is reported.
 const LOSS_REPORTED: Duration = Duration::from_secs(72 * 3600);
 
-/// How it was found.
+/// How the loss was detected.
 const LOSS_SEEN: &str = "it did not know a worker whose lease had not expired (flush, restored backup, failover)";
 
-/// What follows from it.
+/// The consequences of the loss.
 const LOSS_ADVICE: &str =
     "jobs enqueued since that copy may be missing: compare with the records of the application; jobs finished since may run again";
 
-/// What is not damage, and should be known nevertheless.
+/// Conditions that are not damage, but worth reporting.
 async fn advise(
     inspector: &Inspector,
     queue: &str,
@@ -311,10 +312,10 @@ fn unserved(queue: &str, stats: &QueueStats) -> Option<Problem> {
     Some(Problem::advice(Some(queue), problem, format!("start a worker that serves it (`work --queue {queue}`)")))
 }
 
-/// From which difference of two clocks on that is a problem, in milliseconds.
+/// The difference of two clocks from which on it is a problem, in milliseconds.
 const SKEWED_MS: u64 = 10_000;
 
-/// Which of the two clocks is wrong is not known.
+/// It is unknown which of the two clocks is wrong.
 fn skewed(skew_ms: i64) -> Option<Problem> {
     let direction = if skew_ms > 0 { "ahead of" } else { "behind" };
     let by = coarse(Duration::from_millis(skew_ms.unsigned_abs()));
@@ -323,7 +324,7 @@ fn skewed(skew_ms: i64) -> Option<Problem> {
     (skew_ms.unsigned_abs() >= SKEWED_MS).then(problem)
 }
 
-/// What most of the ready jobs of a queue wait for, who holds it, and its expected end.
+/// The reason for which most of the ready jobs of a queue wait, the holder, and the expected end.
 async fn waits_long(inspector: &Inspector, queue: &str, oldest: Duration) -> queue_core::Result<Problem> {
     let waiting = inspector.waiting(queue).await?;
     let ready = waiting.iter().filter_map(|(reason, jobs)| Some((*reason, *jobs, why_long(reason)?)));
@@ -342,8 +343,8 @@ async fn waits_long(inspector: &Inspector, queue: &str, oldest: Duration) -> que
 
 const FOR_A_SLOT: (&str, &str) = ("for a free slot", "start more workers, or check how long its jobs take");
 
-/// For what ready jobs wait, and the command that helps. `None`: jobs that wait for this are not
-/// ready.
+/// The text for a reason of ready jobs, and the command that helps. `None`: jobs that wait for this
+/// reason are not ready.
 fn why_long(reason: &str) -> Option<(&'static str, &'static str)> {
     Some(match reason {
         "behind" => FOR_A_SLOT,
@@ -371,8 +372,8 @@ fn why_long(reason: &str) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// Jobs that stopping workers have returned again and again. Such a job goes to the head of its
-/// line and starts soon: all jobs that run are looked at, and the first that wait.
+/// Jobs that stopping workers have returned repeatedly. Such a job goes to the head of its list and
+/// starts soon. Therefore all running jobs and the first waiting jobs are examined.
 async fn returned(inspector: &Inspector, queue: &str, stats: &QueueStats) -> queue_core::Result<Option<Problem>> {
     if stats.total(Counter::Returned) + stats.total(Counter::Reclaimed) < u64::from(RETURNED_OFTEN) {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! `queues drain` and `queues purge`: all jobs that wait go, or all but those that run.
+//! `queues drain` and `queues purge`: remove all waiting jobs, or all jobs except running ones.
 
 use queue_core::{
     Client, JobState,
@@ -47,7 +47,7 @@ pub(super) async fn drain(client: &Client, kind: OperationKind, args: DrainArgs)
     }
 }
 
-/// How many jobs are removed.
+/// The number of jobs to remove.
 async fn count(inspector: &Inspector, kind: OperationKind, queue: &str) -> Result<u64, Failure> {
     let stats = inspector.stats(queue).await?;
     const WAITING: [JobState; 5] = [JobState::Ready, JobState::Scheduled, JobState::Held, JobState::Parked, JobState::Retry];

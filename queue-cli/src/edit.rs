@@ -1,4 +1,4 @@
-//! `jobs edit` and `jobs duplicate`: a job that waits becomes another one, and a job is copied.
+//! `jobs edit` and `jobs duplicate`: edit a waiting job, and copy a job.
 
 use std::{
     collections::BTreeMap,
@@ -85,7 +85,7 @@ fn seen(text: &str) -> Result<Seen, String> {
     text.parse().map_err(|error: queue_core::Error| error.to_string())
 }
 
-/// What is wrong with the command, before the broker is reached for.
+/// Checks the command before the broker is connected.
 pub(super) fn check(args: &EditArgs) -> Result<(), Failure> {
     let (timed, grouped) = (args.at.is_some() || args.delay.is_some(), args.group.is_some() || args.no_group);
     if args.payload.is_none() && !timed && !grouped && args.priority.is_none() && args.max_attempts.is_none() {
@@ -170,7 +170,7 @@ fn print_edit(edited: &Edited, args: &EditArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Of each tag that may be one of the old parameters.
+/// Prints a note for each tag that may come from an old parameter.
 fn stale(edited: &Edited) {
     for (name, value) in &edited.stale_tags {
         note(&format!(

@@ -12,8 +12,8 @@ use super::{
     tasks,
 };
 
-/// Longest JSON taken from standard input: no payload of the allowed size is longer, written
-/// sensibly.
+/// The maximum length of JSON from standard input. Any valid payload is shorter in the usual
+/// notation.
 const STDIN_MAX: u64 = 8 * 1024 * 1024;
 
 /// The job that the arguments describe.
@@ -22,8 +22,8 @@ pub(super) fn job(registry: &Registry, args: &EnqueueArgs) -> Result<RawJob, Fai
     with_options(RawJob::from_json(task, &json(args)?)?, args)
 }
 
-/// The same in a program that does not have the task: its parameters are not checked, and its queue
-/// is not known.
+/// The same in a program without the task. The parameters are not checked, and the queue of the
+/// task is unknown.
 pub(super) fn job_by_name(args: &EnqueueArgs) -> Result<RawJob, Failure> {
     if args.queue.is_none() {
         let advice = "name it with --queue, or use the worker binary of your application";
@@ -32,7 +32,7 @@ pub(super) fn job_by_name(args: &EnqueueArgs) -> Result<RawJob, Failure> {
     with_options(raw_job(&args.task, &json(args)?)?, args)
 }
 
-/// A job of a task that this program does not have.
+/// A job of a task that is not in this program.
 pub(super) fn raw_job(task: &str, json: &str) -> Result<RawJob, Failure> {
     Ok(RawJob::new(task, queue_core::__private::map_from_json(task, "args", json)?))
 }
@@ -108,7 +108,7 @@ struct Answer {
     stored: &'static str,
 }
 
-/// Refuses a name that is given twice: the first of the two would be lost.
+/// Returns an error for a repeated name, because its first value would be lost.
 pub(super) fn check_once<'a>(option: &str, names: impl Iterator<Item = &'a String>) -> Result<(), Failure> {
     let mut seen = BTreeSet::new();
     for name in names {
@@ -119,8 +119,8 @@ pub(super) fn check_once<'a>(option: &str, names: impl Iterator<Item = &'a Strin
     Ok(())
 }
 
-/// Compares the cost of a job that names its limits itself with the stored limits. Without stored
-/// limits, or without an answer, the enqueue itself reports errors.
+/// Compares the cost of a job that names its limits with the stored limits. Without stored limits,
+/// or without an answer, the enqueue itself reports errors.
 async fn check_cost(client: &Client, job: &RawJob, args: &EnqueueArgs) -> Result<(), Failure> {
     let Some(cost) = args.cost.filter(|_| !args.limit.is_empty()) else { return Ok(()) };
     for limit in client.inspector().limits(job.its_queue()).await.unwrap_or_default() {

@@ -11,15 +11,15 @@ use super::output::print_stderr;
 /// and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It is done.
+    /// The command has succeeded.
     Done = 0,
     /// An unexpected error.
     Unforeseen = 1,
     /// The command line is invalid.
     Usage = 2,
-    /// There is no such thing.
+    /// The named object does not exist.
     NotFound = 3,
-    /// The state does not allow it.
+    /// The state of the job does not allow the command.
     WrongState = 4,
     /// The broker is unreachable or full.
     Unavailable = 5,
@@ -27,7 +27,7 @@ pub enum Exit {
     Setup = 6,
     /// Jobs were returned at the end of a worker.
     GivenBack = 7,
-    /// There was no answer.
+    /// The broker has not answered.
     Unknown = 8,
     /// There is damage.
     Sick = 9,
@@ -39,7 +39,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command ends early.
+/// The reason why a command fails.
 #[derive(Debug)]
 pub struct Failure {
     exit: Exit,
@@ -52,27 +52,27 @@ impl Failure {
         Failure { exit, message: Some(message.into()) }
     }
 
-    /// Everything was said already.
+    /// A failure whose message was already printed.
     pub(super) fn silent(exit: Exit) -> Self {
         Failure { exit, message: None }
     }
 
-    /// Whether another queue may have no such failure.
+    /// Whether the failure concerns only one queue.
     pub(super) fn is_of_a_queue(&self) -> bool {
         matches!(self.exit, Exit::WrongState | Exit::NotFound | Exit::Unavailable | Exit::Unknown | Exit::Sick)
     }
 
-    /// Its code.
+    /// The exit code.
     pub fn exit(&self) -> Exit {
         self.exit
     }
 
-    /// Its code and its message.
+    /// The exit code and the message.
     pub(super) fn into_parts(self) -> (Exit, Option<String>) {
         (self.exit, self.message)
     }
 
-    /// Prints it and gives the code.
+    /// Prints the message and returns the exit code.
     pub fn report(self) -> ExitCode {
         if let Some(message) = &self.message {
             print_error(message);
@@ -90,12 +90,12 @@ pub(super) fn print_error(message: &str) {
     }
 }
 
-/// Prints a line on standard error, beside the answer.
+/// Prints a line on standard error, in addition to the answer.
 pub(super) fn note(message: &str) {
     print_stderr(message);
 }
 
-/// The code of an error.
+/// The exit code of an error.
 pub(super) fn exit_of(error: &Error) -> Exit {
     match error {
         Error::Invalid { .. } | Error::PayloadTooLarge { .. } | Error::Encode { .. } => Exit::Usage,
@@ -151,7 +151,7 @@ impl From<Error> for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            // The reader has what it wanted, as `head` does.
+            // The reader has ended early, as `head` does.
             io::ErrorKind::BrokenPipe => Failure::silent(Exit::Done),
             _ => Failure::new(Exit::Unforeseen, format!("cannot write to standard output: {error}")),
         }

@@ -31,10 +31,10 @@ A worker reports only the queues that it serves. The exporter reports every queu
 without a worker, `queue_workers` of a queue is 0. It needs no token: bind it to an address that
 only your monitoring can reach.";
 
-/// Answers within this time of each other are the same.
+/// Requests within this time share an answer.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// How long a client may take, with the reads of all queues.
+/// The maximum time of a request, including the reads of all queues.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, clap::Args)]
@@ -67,7 +67,7 @@ struct Exporter {
 }
 
 impl Exporter {
-    /// All who ask at once get the same figures.
+    /// Concurrent requests share the same figures.
     async fn metrics(&self) -> Answer {
         let mut last = self.last.lock().await;
         if let Some((_, body)) = last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
@@ -106,7 +106,7 @@ async fn serve(listener: &TcpListener, exporter: Arc<Exporter>) {
                 let exporter = exporter.clone();
                 tokio::spawn(async move {
                     let _place = place;
-                    // A client that breaks off is not reported.
+                    // A client that disconnects is not reported.
                     let _ = tokio::time::timeout(PATIENCE, exporter.answer(stream)).await;
                 });
             }

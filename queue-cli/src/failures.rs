@@ -97,7 +97,7 @@ fn pattern(failure: &FailurePattern) -> &str {
     if failure.fingerprint == Fingerprint::OTHERS { "(other failures with too many different messages)" } else { &failure.pattern }
 }
 
-/// The name that failed last, and how many more there are.
+/// The name with the latest failure, and the number of the others.
 fn latest(names: &[(String, u64)]) -> String {
     let name = names.last().map_or("", |(name, _)| name.as_str());
     if names.len() > 1 { format!("{} and {} more", short(name, 30), names.len() - 1) } else { short(name, 30) }

@@ -1,4 +1,4 @@
-//! `groups`: which there are, their rules, pause and resume.
+//! `groups`: the list of groups, their rules, pause and resume.
 
 use std::str::FromStr;
 
@@ -30,7 +30,7 @@ use super::{
     terms,
 };
 
-/// Groups of one page.
+/// The number of groups on one page.
 const PAGE: usize = 200;
 
 #[derive(Debug, Subcommand)]
@@ -151,8 +151,8 @@ pub(super) struct SetArgs {
     format: Format,
 }
 
-/// A group by its name. `*` and `-` are no groups: `groups set` takes them for all groups, and for
-/// the jobs without one.
+/// A group by its name. `*` and `-` are not groups: in `groups set` they mean all groups, and the
+/// jobs without a group.
 fn one_group(address: &str) -> Result<Address<GroupName>, String> {
     let refused = |problem: &str| Err(problem.to_owned());
     Address::read(address, |name| match name {
@@ -166,7 +166,7 @@ fn one_group(address: &str) -> Result<Address<GroupName>, String> {
     })
 }
 
-/// A line of the list: a group, or a rule that is not that of one group.
+/// A line of the list: a group, or a rule that does not belong to a single group.
 #[derive(Serialize)]
 struct Line {
     queue: String,
@@ -246,14 +246,14 @@ async fn known(client: &Client, queue: &str, group: &GroupName) -> Result<(Store
     Ok((found, page))
 }
 
-/// Whether no job and no rule is known of a group. Of a queue that is not there, that says so.
+/// Whether the group has neither jobs nor a rule. Returns an error if the queue does not exist.
 async fn is_unknown(client: &Client, queue: &str, group: &StoredGroup) -> Result<bool, Failure> {
     let is_blank = group.ready == 0 && group.active == 0 && group.rule.is_empty() && group.pause.is_none() && group.blocked_by.is_none();
     if !is_blank {
         return Ok(false);
     }
     queues::chosen(client, Some(queue)).await?;
-    // A job that waits for its time is in no count of the group.
+    // A scheduled job is not in the counts of its group.
     let of_group = terms::filter(&[&[format!("group={}", Filter::quoted(group.name.as_str()))]])?;
     let mut search = client.inspector().search(of_group).queue(queue);
     while let Some(found) = search.next().await? {
@@ -264,16 +264,16 @@ async fn is_unknown(client: &Client, queue: &str, group: &StoredGroup) -> Result
     Ok(true)
 }
 
-/// The name that was perhaps meant.
+/// The most similar name.
 fn did_you_mean(group: &GroupName, page: &GroupPage) -> String {
     let near = queue_core::__private::nearest(group.as_str(), page.groups.iter().map(|known| known.name.as_str()));
     near.map(|near| format!(": did you mean `{}`?", plain(near))).unwrap_or_else(|| ": it has no job and no rule".to_owned())
 }
 
-/// A rule may be there before the first job of its group. Its name may be misspelled, too.
+/// Prints a note for a rule before the first job of its group, because the name may be misspelled.
 async fn note_if_new(client: &Client, queue: &str, group: &GroupName) -> Result<(), Failure> {
     let inspector = client.inspector();
-    // Where the queue is new, that was said.
+    // For a new queue, another note was already printed.
     if let Ok(true) = is_unknown(client, queue, &inspector.group(queue, group).await?).await {
         let page = inspector.groups(queue, None, MAX_ITEMS).await?;
         note(&format!("group `{group}` of queue `{queue}` is new{}", did_you_mean(group, &page)));
@@ -281,7 +281,7 @@ async fn note_if_new(client: &Client, queue: &str, group: &GroupName) -> Result<
     Ok(())
 }
 
-/// Most jobs that are examined to count those that are cancelled.
+/// The maximum number of jobs that are examined to count those to cancel.
 const COUNTED: u64 = 1_000_000;
 
 async fn clear(client: &Client, args: ClearArgs, which: Cleared) -> Result<(), Failure> {
@@ -369,7 +369,7 @@ async fn read(client: &Client, queue: &str, limit: usize, after: Option<GroupNam
     Ok(whole)
 }
 
-/// How the page behind a group is asked for in a shell.
+/// The argument for the page after a group, in a shell.
 fn behind(group: &str) -> String {
     if group.contains(char::is_control) {
         return "`--json` has the group to continue after, as `next`".to_owned();
@@ -377,7 +377,7 @@ fn behind(group: &str) -> String {
     format!("--after '{}'", group.replace('\'', r"'\''"))
 }
 
-/// A group, what holds for it, and what is set and declared of all groups.
+/// A group, its effective rule, and the set and declared rules of all groups.
 #[derive(Serialize)]
 struct Shown {
     #[serde(flatten)]

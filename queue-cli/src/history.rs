@@ -25,7 +25,7 @@ struct Answer {
     unreadable: Vec<Unreadable>,
 }
 
-/// A span by its length: minutes up to two hours, hours beyond.
+/// A span by its length: by minute up to two hours, by hour for longer ones.
 pub(super) fn span(text: &str) -> Result<HistorySpan, String> {
     let time = super::args::duration(text)?;
     let (minutes, hours) = (time.as_secs().div_ceil(60), time.as_secs().div_ceil(3600));
@@ -62,7 +62,7 @@ fn text(all: &History, queue: Option<&str>, queues: usize) -> String {
     let (mut lines, mut releases) = (Vec::new(), all.releases.iter().peekable());
     for row in &all.rows {
         lines.push(Line { since: time(row.at), row: Some(row.clone()), release: None });
-        // A release stands below the minute or hour in which it was first seen.
+        // A release is listed after the minute or hour in which it first appeared.
         while let Some(seen) = releases.next_if(|seen| seen.at < row.at + all.step) {
             lines.push(Line { since: time(seen.at), row: None, release: Some(seen.release.clone()) });
         }
@@ -71,7 +71,7 @@ fn text(all: &History, queue: Option<&str>, queues: usize) -> String {
     format!("{of}, each line {}\n{}", exact(all.step), table::text(&lines, &COLUMNS))
 }
 
-/// A line of the table: what happened since then, or a release.
+/// A line of the table: the counts of a minute or hour, or a release.
 #[derive(Serialize)]
 struct Line {
     since: String,
@@ -109,6 +109,6 @@ fn run(time: Option<Duration>) -> String {
 }
 
 fn time(at: SystemTime) -> String {
-    // To the second: nothing here is more precise.
+    // Rounded to seconds, because these times are not more precise.
     utc(at).map_or_else(String::new, |text| format!("{}Z", text.split('.').next().unwrap_or_default()))
 }

@@ -188,13 +188,13 @@ pub(super) struct ListArgs {
     pub(super) again: Again,
 }
 
-/// The longest time of a list with a filter, which may find nothing for long.
+/// The default timeout of a list with a filter, which may take long to find a job.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Rows that are printed together.
+/// The number of rows that are printed together.
 const PAGE: usize = 500;
 
-/// What is wrong with the command, before the broker is reached for.
+/// Checks the command before the broker is connected.
 pub(super) fn check(command: &JobsCommand) -> Result<(), Failure> {
     match command {
         JobsCommand::List(_)
@@ -235,7 +235,7 @@ pub(super) async fn jobs(client: &Client, command: JobsCommand) -> Result<(), Fa
     }
 }
 
-/// Prints page by page, so that neither side ever holds a whole queue.
+/// Prints page by page, so that neither side holds a whole queue in memory.
 async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
     let inspector = client.inspector();
     let filter: Filter = terms::filter(&[&args.filter, &args.terms])?;
@@ -302,7 +302,7 @@ async fn list(client: &Client, args: &ListArgs) -> Result<(), Failure> {
     Unreadable::report(&unreadable)
 }
 
-/// How many jobs of these queues are in these states. A queue that cannot be read counts as empty.
+/// The number of jobs of these queues in these states. A queue that cannot be read counts as empty.
 async fn count(client: &Client, queues: &[String], states: &[JobState]) -> u64 {
     let (inspector, mut jobs) = (client.inspector(), 0);
     for queue in queues {
@@ -311,7 +311,7 @@ async fn count(client: &Client, queues: &[String], states: &[JobState]) -> u64 {
     jobs
 }
 
-/// Gathers jobs into one table, or one array, and prints what has gathered once it is a page.
+/// Collects jobs for one table or one array, and prints each full page.
 struct Pages {
     json: bool,
     rows: Vec<JobRecord>,
@@ -338,7 +338,7 @@ impl Pages {
             write(&text)?;
         } else {
             let text = table::text(&rows, &COLUMNS);
-            // The heading stands once.
+            // The heading is printed once.
             let text = if self.printed == 0 { text.as_str() } else { text.split_once('\n').map_or("", |(_, rows)| rows) };
             print(text)?;
         }
@@ -368,7 +368,7 @@ pub(super) const COLUMNS: [Column<JobRecord>; 8] = [
         Some(running) => runs(running, SystemTime::now()),
         None => job.due_at.or(job.ended_at).map_or_else(String::new, |time| relative(time, SystemTime::now())),
     }),
-    // What runs says so in its column of times.
+    // For a running job, the column `times` shows that.
     Made("waiting", |job| job.waiting.first().filter(|_| job.running.is_none()).map_or_else(String::new, |reason| reason.brief())),
     Made("error", |job| {
         let reason = job.reason.map(|reason| reason.name());
@@ -379,7 +379,7 @@ pub(super) const COLUMNS: [Column<JobRecord>; 8] = [
     }),
 ];
 
-/// Since when a job runs and where: `for 3m 2s on web-1 (4711)`.
+/// The time for which a job has run, and its worker: `for 3m 2s on web-1 (4711)`.
 pub(super) fn runs(running: &Running, now: SystemTime) -> String {
     let age = coarse(now.duration_since(running.since).unwrap_or_default());
     match (running.host.as_str(), running.pid) {

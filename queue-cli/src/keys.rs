@@ -108,7 +108,7 @@ async fn list(client: &Client, queue: Option<&str>, limit: usize, after: Option<
     Unreadable::report(&unreadable)
 }
 
-/// Prints who held it, and who holds it now.
+/// Prints the previous holder and the present holder.
 async fn release(client: &Client, queue: &str, key: UniqueKey, format: &Format) -> Result<(), Failure> {
     let held = client.inspector().release_key(queue, key).await?;
     let job = |id: &queue_core::JobId| format!("{queue}/{id}");

@@ -1,9 +1,10 @@
 //! The command line: the commands of the program `queue`, and of worker binaries, which add `work`
 //! (`queue_worker::run`).
 //!
-//! `args` reads the arguments, `commands` lists the commands, one file per noun carries them out,
-//! `output` writes tables and JSON, and `exit` converts errors into exit codes. All commands use
-//! only [`Client`](queue_core::Client) and [`Inspector`](queue_core::inspect::Inspector).
+//! `args` parses the arguments, and `commands` lists the commands. Each noun has a file that
+//! executes its commands. `output` writes tables and JSON, and `exit` converts errors into exit
+//! codes. All commands use only [`Client`](queue_core::Client) and
+//! [`Inspector`](queue_core::inspect::Inspector).
 
 mod address;
 mod again;
@@ -60,8 +61,9 @@ use self::{
     args::{Operator, Read},
     exit::{Exit, Failure},
 };
-/// Carries out the command line of the program `queue`: every command, without tasks. `enqueue`
-/// takes any task by its name and needs `--queue`. `work` fails, because there are no tasks to run.
+/// Executes the command line of the program `queue`: every command, without tasks. `enqueue`
+/// accepts any task by its name and needs `--queue`. `work` fails, because there are no tasks to
+/// run.
 pub async fn operate() -> ExitCode {
     let refuse = async |_: Option<String>, _: Operator| {
         Err(Failure::new(Exit::Setup, "this program has no tasks to run; start the worker binary of your application"))
@@ -82,8 +84,8 @@ pub mod __worker {
         stop::at_signals,
     };
 
-    /// Carries out the command line of a worker binary. Without a command it runs `work`, whose
-    /// options are `W`.
+    /// Executes the command line of a worker binary. Without a command it runs `work`. `W` is the
+    /// type of its options.
     pub async fn run<W: clap::Args + Default>(
         command: clap::Command,
         work: impl AsyncFnOnce(Option<String>, W) -> Result<ExitCode, Failure>,
@@ -91,7 +93,7 @@ pub mod __worker {
         super::carry_out(args::with_commands(command), true, work).await
     }
 
-    /// All commands of a worker binary, for a test of them.
+    /// All commands of a worker binary, for tests.
     pub fn commands(command: clap::Command) -> clap::Command {
         args::with_commands(command)
     }

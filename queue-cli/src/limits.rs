@@ -86,7 +86,7 @@ pub(super) struct SetArgs {
     format: Format,
 }
 
-/// How a person keeps a limit from holding that code declares.
+/// How an operator overrides a limit that is declared in code.
 const OVER_CODE: &str = "to let every job start until then, override it with `limits set`, as `--concurrency 100000`";
 
 /// A limit with its keys, as JSON.
@@ -155,7 +155,7 @@ async fn unknown(client: &Client, queue: &str, limit: &str, advice: &str) -> Fai
     Failure::new(Exit::NotFound, format!("queue `{queue}` has no limit `{limit}`; {there}{advice}"))
 }
 
-/// How many jobs wait for it.
+/// The number of jobs that wait for it.
 fn waiting(limit: &LimitInfo) -> String {
     (limit.full + limit.rated).to_string()
 }

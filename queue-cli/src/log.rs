@@ -1,7 +1,7 @@
 //! The log of a command on standard error, and the export of its spans.
 //!
-//! Standard error may block: a terminal after Ctrl-S, a full pipe, a log driver that waits. A
-//! writer then waits forever, so only a dedicated log thread writes. Its buffer is bounded; further
+//! Standard error may block: a terminal after Ctrl-S, a full pipe, a log driver that waits. A write
+//! may then block forever, so only a dedicated log thread writes. Its buffer is bounded. Further
 //! lines are dropped and counted.
 
 use std::{
@@ -31,14 +31,14 @@ use super::exit::{Exit, Failure};
 #[cfg(feature = "otel")]
 use super::traces::Traces;
 
-/// Lines, and bytes of lines, at most, that wait for standard error.
+/// The maximum number of lines, and of their bytes, that wait for standard error.
 const WAITING: usize = 8192;
 const WAITING_BYTES: usize = 16 << 20;
 
-/// How long the lines that are left may take at the end of a command.
+/// The time for writing the remaining lines at the end of a command.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
-/// A layer below all others.
+/// The innermost layer.
 pub type AllEvents = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// The log of a command, until it ends.
@@ -50,8 +50,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Logs at level `info`, or as `RUST_LOG` has it, unless the application has set up its own
-    /// logging: spans are then exported as the application does it. `jobs` gets all events, too.
+    /// Logs at level `info`, or at the level of `RUST_LOG`, unless the application has set up its
+    /// own logging. Spans are then exported by the application. `jobs` also receives all events.
     ///
     /// # Errors
     /// An invalid `RUST_LOG`, or an exporter of spans that cannot be set up.
@@ -76,7 +76,7 @@ impl Log {
         }
     }
 
-    /// Exports the spans and writes the lines that are left.
+    /// Exports the spans and writes the remaining lines.
     #[cfg_attr(not(feature = "otel"), allow(clippy::unused_async, reason = "there is nothing to wait for"))]
     pub async fn end(self) {
         #[cfg(feature = "otel")]
@@ -87,8 +87,8 @@ impl Log {
     }
 }
 
-/// The hook of the standard library writes to standard error itself, and waits there with the lock
-/// that the next panic needs.
+/// The hook of the standard library writes to standard error directly. A blocked write would hold
+/// the lock that the next panic needs.
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let text = panic.payload().downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.payload().downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message");
@@ -98,21 +98,21 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     tracing::error!(thread = thread.name(), at, backtrace, "panicked: {text}");
 }
 
-/// What the thread of the log is given.
+/// A message to the log thread.
 #[derive(Debug)]
 enum Next {
     Line(Vec<u8>),
-    /// To be answered once everything before it is written.
+    /// Answered when all earlier messages are written.
     Flush(SyncSender<()>),
 }
 
-/// Takes lines, and never waits.
+/// Accepts lines without blocking.
 #[derive(Clone, Debug)]
 struct Lines {
     next: SyncSender<Next>,
-    /// How many were dropped, and not reported yet.
+    /// The number of dropped lines that were not reported yet.
     dropped: Arc<AtomicU64>,
-    /// The bytes of the lines that wait.
+    /// The bytes of the waiting lines.
     bytes: Arc<AtomicUsize>,
 }
 
@@ -125,7 +125,7 @@ impl Lines {
         Ok(ours)
     }
 
-    /// Waits until all lines so far are written.
+    /// Waits until all earlier lines are written.
     fn flushed(&self, time: Duration) {
         let (written, flushed) = sync_channel(1);
         if self.next.try_send(Next::Flush(written)).is_ok() {
@@ -155,10 +155,10 @@ fn write_lines(mut file: impl Write, lines: &Receiver<Next>, dropped: &AtomicU64
 }
 
 impl Write for Lines {
-    /// Each event is written at once.
+    /// Each event is one write.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let waiting = self.bytes.fetch_add(line.len(), Ordering::Relaxed);
-        // A line on its own is never too long.
+        // A single line is never too long.
         if waiting > 0 && waiting + line.len() > WAITING_BYTES || self.next.try_send(Next::Line(line.to_vec())).is_err() {
             self.bytes.fetch_sub(line.len(), Ordering::Relaxed);
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -180,12 +180,12 @@ impl MakeWriter<'_> for Lines {
     }
 }
 
-/// What `RUST_LOG` says, else `info`.
+/// The filter of `RUST_LOG`, or `info`.
 fn filter() -> Result<EnvFilter, Failure> {
     const VARIABLE: &str = EnvFilter::DEFAULT_ENV;
     let wrong =
         |problem: String| Failure::new(Exit::Usage, format!("{VARIABLE}: {problem}; use a level as `info`, or `queue_worker=debug,info`"));
-    // The application logs by itself.
+    // The application has its own log.
     if tracing::dispatcher::has_been_set() {
         return Ok(EnvFilter::default());
     }
@@ -221,12 +221,12 @@ mod tests {
         assert_eq!(colored, [true, true, false, false]);
     }
 
-    /// Takes a line when it is let.
+    /// Writes a line only when it is allowed to.
     struct Slow(Receiver<()>, Arc<Mutex<Vec<u8>>>);
 
     impl Write for Slow {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            // Whoever has gone lets everything pass.
+            // If the sender was dropped, all lines pass.
             let _ = self.0.recv();
             self.1.lock().unwrap().extend(bytes);
             Ok(bytes.len())
@@ -265,12 +265,12 @@ mod tests {
         while lines.bytes.load(Ordering::Relaxed) > 0 {
             thread::yield_now();
         }
-        // The next line reports what was dropped.
+        // The next line reports the dropped lines.
         lines.write_all(b"the end\n").unwrap();
         lines.flushed(Duration::from_secs(30));
         let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
         let dropped = text.lines().filter_map(|line| line.split_once(" log lines were dropped")?.0.parse::<usize>().ok()).sum::<usize>();
-        // One more than wait, at most, was on its way.
+        // At most one line more than the buffer was being written.
         assert!((999..=1000).contains(&dropped), "{dropped}");
         assert_eq!(text.matches("a line\n").count(), WAITING + 1000 - dropped);
     }

@@ -34,7 +34,7 @@ pub(super) async fn logs(client: &Client, job: &str, follow: bool, format: &Form
     Ok(())
 }
 
-/// What was printed before.
+/// The lines that were already printed.
 #[derive(Default)]
 struct Printed {
     attempt: u32,
@@ -79,7 +79,7 @@ fn text(line: &LogLine) -> String {
     format!("{at} {:<5} {}", line.level.name(), plain(&line.text.replace('\n', " ")))
 }
 
-/// How far, and in which words.
+/// The progress as text.
 pub(super) fn described(progress: &Progress) -> String {
     let parts = [
         progress.fraction.map(|fraction| format!("{:.0} %", (fraction * 100.0).floor())),

@@ -71,7 +71,7 @@ pub(super) enum OperationsCommand {
     },
 }
 
-/// How an operation is started.
+/// The options for starting an operation.
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct Starting {
     /// Print how many jobs it would affect; change nothing
@@ -159,8 +159,8 @@ fn show(operation: &Operation, format: &Format) -> Result<(), Failure> {
     Ok(print(&table::facts(operation, &FACTS))?)
 }
 
-/// Previews an operation, starts it, or starts it and follows it to its end, by the options.
-/// `None`: everything is printed already.
+/// Previews an operation, starts it, or starts it and follows it to its end, depending on the
+/// options. `None`: everything was already printed.
 pub(super) async fn begin(
     inspector: &Inspector,
     queue: &str,
@@ -198,7 +198,7 @@ pub(super) async fn begin(
     Ok(Begun::Started(Box::new(follow(inspector.run_operation(&operation)).await?)))
 }
 
-/// What an operation would do, as JSON.
+/// The preview of an operation, as JSON.
 #[derive(Serialize)]
 pub(super) struct Preview {
     queue: String,
@@ -215,10 +215,10 @@ pub(super) enum Begun {
     Started(Box<Operation>),
 }
 
-/// A dry run looks at no more jobs.
+/// The maximum number of jobs that a dry run examines.
 const EXAMINED_AT_MOST: u64 = 1_000_000;
 
-/// Takes its steps to the end, and says how far it is.
+/// Executes its steps to the end, and prints the progress.
 async fn follow(mut run: RunOperation) -> Result<Operation, Failure> {
     let address = run.operation().address();
     let mut line = Line::new();
@@ -261,7 +261,7 @@ async fn follow(mut run: RunOperation) -> Result<Operation, Failure> {
     }
 }
 
-/// How far it is, in one line.
+/// The progress in one line.
 pub(super) fn described(operation: &Operation) -> String {
     let mut text = format!("{} is {}: {} {}", operation.address(), operation.state, jobs(operation.changed), operation.kind.done());
     if operation.failed > 0 {

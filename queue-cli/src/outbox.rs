@@ -1,5 +1,5 @@
-//! `outbox`: the tables by which jobs commit with the data of an application, and what is in them.
-//! Only the database is needed, and no broker.
+//! `outbox`: the tables with which jobs commit with the data of an application, and their rows.
+//! These commands need only the database, and no broker.
 
 use clap::Subcommand;
 use queue_outbox::{Dialect, Error, OutboxChange, OutboxQueue, OutboxRow, OutboxRowId, Relay};

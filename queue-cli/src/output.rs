@@ -12,36 +12,37 @@ use queue_core::__private::is_control;
 pub(super) use queue_core::__private::plain;
 use serde::Serialize;
 
-/// Prints lines. A reader that has gone away is an error of kind `BrokenPipe`, never a panic.
+/// Prints lines. If the reader has closed the pipe, this returns an error of kind `BrokenPipe` and
+/// does not panic.
 pub(super) fn print(text: &str) -> io::Result<()> {
     write(text)?;
     if text.ends_with('\n') { Ok(()) } else { write("\n") }
 }
 
-/// What a command says.
+/// The output of a command.
 #[derive(Debug, Default)]
 pub(super) struct Captured {
-    /// On standard output.
+    /// The output on standard output.
     pub(super) answer: String,
-    /// On standard error.
+    /// The output on standard error.
     pub(super) stderr: String,
 }
 
-/// Where the next part of an answer stands, of several in a file.
+/// The position of the next part of an answer, if a file gets several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Nothing stands before it.
+    /// The file is empty.
     #[default]
     First,
-    /// Another answer does.
+    /// After another answer.
     Behind,
-    /// The beginning of this answer does.
+    /// Within this answer.
     Within,
 }
 
 impl Place {
-    /// What to print of a part: an empty line is between two answers, and an answer without a text
-    /// is none.
+    /// The text to print for a part. An empty line separates two answers. An answer without text is
+    /// skipped.
     fn part<'a>(&mut self, text: &'a str) -> Cow<'a, str> {
         if text.is_empty() {
             return Cow::Borrowed(text);
@@ -62,8 +63,8 @@ tokio::task_local! {
     static PLACE: Cell<Place>;
 }
 
-/// Prints what this work prints below the answers before it. The place of the next answer is the
-/// one that is given back.
+/// Prints the output of this work after the earlier answers. Also returns the position of the next
+/// answer.
 pub(super) async fn below<T>(place: Place, work: impl Future<Output = T>) -> (T, Place) {
     PLACE
         .scope(Cell::new(place), async {
@@ -73,7 +74,7 @@ pub(super) async fn below<T>(place: Place, work: impl Future<Output = T>) -> (T,
         .await
 }
 
-/// Holds back what this work prints.
+/// Captures the output of this work.
 pub(super) async fn with_captured_output<T>(work: impl Future<Output = T>) -> (T, Captured) {
     CAPTURED
         .scope(RefCell::default(), async {
@@ -83,7 +84,7 @@ pub(super) async fn with_captured_output<T>(work: impl Future<Output = T>) -> (T
         .await
 }
 
-/// Prints a part of a line, or of several.
+/// Prints a part of a line, or several lines.
 pub(super) fn write(text: &str) -> io::Result<()> {
     if CAPTURED.try_with(|captured| captured.borrow_mut().answer.push_str(text)).is_ok() {
         return Ok(());
@@ -99,8 +100,8 @@ pub(super) fn write(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Prints a line on standard error, without what a terminal would obey. Who has closed it does not
-/// want to know.
+/// Prints a line on standard error, without control characters. Errors are ignored, because
+/// standard error may be closed.
 pub(super) fn print_stderr(line: &str) {
     let line = &without_control_characters(line);
     if CAPTURED.try_with(|captured| captured.borrow_mut().stderr.extend([line, "\n"])).is_err() {
@@ -113,24 +114,25 @@ pub(super) fn print_json(value: &impl Serialize) -> io::Result<()> {
     print(&serde_json::to_string_pretty(value).map_err(io::Error::other)?)
 }
 
-/// A table without lines, which fits the terminal. Columns whose heading begins with `#` hold
-/// numbers, and are set to the right.
+/// A table without lines, which fits the terminal. Columns whose heading begins with `#` contain
+/// numbers and are aligned to the right.
 pub(super) fn table<R: IntoIterator<Item = String>>(headings: &[impl AsRef<str>], rows: impl IntoIterator<Item = R>) -> String {
     let columns = if io::stdout().is_terminal() { size().0 } else { usize::MAX };
     table_within(columns, headings, rows)
 }
 
-/// The room between two columns.
+/// The space between two columns.
 const GAP: u16 = 2;
 
-/// A text is never shortened to less than this.
+/// The minimum width to which a text is shortened.
 const TEXT: usize = 12;
 
-/// The first column is never shortened to less than this, which is the address of a job with a
-/// generated id and a short queue: addresses are copied.
+/// The minimum width of the first column. It is the length of the address of a job with a generated
+/// id and a short queue, because addresses are copied.
 const ADDRESS: usize = 44;
 
-/// Where not all columns have room, the others follow below, each time behind the first one.
+/// If the terminal has no room for all columns, the others follow below, each time after the first
+/// column.
 fn table_within<R: IntoIterator<Item = String>>(columns: usize, headings: &[impl AsRef<str>], rows: impl IntoIterator<Item = R>) -> String {
     let headings: Vec<&str> = headings.iter().map(AsRef::as_ref).collect();
     let mut rows: Vec<Vec<String>> = rows.into_iter().map(|row| row.into_iter().map(|cell| plain(&cell)).collect()).collect();
@@ -175,7 +177,7 @@ fn part(columns: Option<usize>, headings: &[&str], rows: &[Vec<String>], chosen:
         table.add_row(row);
     }
     if let Some(columns) = columns.and_then(|columns| u16::try_from(columns).ok()) {
-        // Behind the last column there is nothing.
+        // There is no space after the last column.
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns.saturating_add(GAP));
     }
     for (column, at) in table.column_iter_mut().zip(chosen) {
@@ -192,7 +194,7 @@ fn part(columns: Option<usize>, headings: &[&str], rows: &[Vec<String>], chosen:
     lines.join("\n")
 }
 
-/// Lines as a terminal has room for them: words that have none follow below.
+/// Wraps lines to the width of the terminal.
 pub(super) fn wrapped(text: &str) -> String {
     if !io::stdout().is_terminal() {
         return text.to_owned();
@@ -223,7 +225,7 @@ pub(super) fn wrapped_within(columns: usize, line: &str) -> String {
     text
 }
 
-/// A text of one or several lines, without what a terminal would obey.
+/// A text of one or several lines, without control characters.
 pub(super) fn without_control_characters(text: &str) -> String {
     text.replace(|c| is_control(c) && c != '\n', " ")
 }
@@ -240,12 +242,12 @@ pub(super) fn size() -> (usize, usize) {
     (usize::MAX, usize::MAX)
 }
 
-/// A text of at most `max` characters on a terminal, and all of it elsewhere.
+/// A text of at most `max` characters on a terminal, and the whole text elsewhere.
 pub(super) fn short(text: &str, max: usize) -> String {
     if io::stdout().is_terminal() { cut(text, max) } else { text.to_owned() }
 }
 
-/// A text of at most `max` characters, and a sign for the rest.
+/// A text of at most `max` characters, with a mark if it was cut.
 pub(super) fn cut(text: &str, max: usize) -> String {
     match text.char_indices().nth(max) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -274,8 +276,8 @@ pub(super) fn exact(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()
 }
 
-/// A time of the broker's in UTC, to the millisecond. Years after 9999 have no such form and are
-/// left out.
+/// A time of the broker in UTC, with milliseconds. `None` for years after 9999, which have no such
+/// form.
 pub(super) fn utc(time: SystemTime) -> Option<String> {
     const LAST: Duration = Duration::from_millis(253_402_300_799_999);
     let since = time.duration_since(UNIX_EPOCH).ok().filter(|since| *since <= LAST)?;

@@ -14,25 +14,24 @@ use super::{
     show::quoted,
 };
 
-/// Parked jobs of a queue that wait for the same.
+/// Parked jobs of a queue that wait for the same condition.
 #[derive(Debug, Serialize)]
 pub(super) struct Parked {
     pub(super) queue: String,
     task: String,
-    /// How many, at least.
+    /// The minimum number of jobs.
     jobs: usize,
-    /// Whether there may be more.
+    /// Whether there may be more jobs.
     or_more: bool,
-    /// The releases that could not read them. None: no worker knows their task.
+    /// The releases that could not read them. Empty if no worker has their task.
     releases: Vec<String>,
-    /// If their task is paused: by whom, why and until when.
+    /// The pause of their task, if it is paused.
     pause: Option<Pause>,
-    /// The live workers that have their task: those that serve the queue, or else those that do
-    /// not.
+    /// The live workers that have their task: the ones that serve the queue, or else all others.
     workers: Vec<String>,
-    /// Whether these serve the queue: they take the jobs with their next free slot.
+    /// Whether these workers serve the queue. They claim the jobs with their next free slot.
     served: bool,
-    /// Why the last of these releases could not.
+    /// The error of the last of these releases.
     problem: Option<String>,
     /// The time until the first of them becomes a dead letter, as text.
     #[serde(skip)]
@@ -40,7 +39,7 @@ pub(super) struct Parked {
 }
 
 impl Parked {
-    /// What is alike among the parked jobs of a queue. Of many, the first are looked at.
+    /// Groups of similar parked jobs of a queue. If there are many, only the first are examined.
     pub(super) async fn of(inspector: &Inspector, queue: &str, stats: &QueueStats) -> Result<Vec<Parked>> {
         let there = stats.count(JobState::Parked);
         if there == 0 {
@@ -73,7 +72,7 @@ impl Parked {
         !self.releases.is_empty()
     }
 
-    /// In one sentence.
+    /// The text in one sentence.
     pub(super) fn text(&self) -> String {
         let (jobs, task) = (self.jobs, plain(&self.task));
         let (many, word) = if jobs == 1 && !self.or_more { ("", "job") } else { (if self.or_more { "at least " } else { "" }, "jobs") };
@@ -99,7 +98,7 @@ impl Parked {
         format!("{many}{jobs} {word} of `{task}` cannot be read by {releases} {names}{problem}")
     }
 
-    /// What a person can do.
+    /// The fix.
     pub(super) fn advice(&self) -> String {
         match &self.buried {
             Some(buried) => format!("deploy a release that reads them; the first becomes a dead letter {buried} and can then be requeued"),
@@ -111,7 +110,7 @@ impl Parked {
     }
 }
 
-/// The live workers that have a task: those that serve a queue, or else those that do not.
+/// The live workers that have a task: the ones that serve a queue, or else all others.
 fn workers_with_task(workers: &[WorkerRecord], queue: &str, task: &str) -> (Vec<String>, bool) {
     let mut named = [Vec::new(), Vec::new()];
     for worker in workers.iter().filter(|worker| !worker.lease_left.is_zero() && worker.tasks.iter().any(|known| known == task)) {
@@ -166,7 +165,7 @@ mod tests {
         assert!(parked[1].advice().contains("the first becomes a dead letter in 23h"), "{}", parked[1].advice());
         let waiting = inspector.waiting("mail").await.unwrap();
         assert_eq!(waiting, [("unreadable", 3), ("no_worker_for_task", 1)].into());
-        // Another application that uses the queue has the task.
+        // Another application that uses the broker has the task.
         for (queue, text) in [("shop", "has this task, but does not serve this queue"), ("mail", "has this task and takes them")] {
             let info = WorkerInfo::new("mailer-1", 8, "m3", ["mail.send"]);
             broker.register(&Register::lane(queue, ProcessId::random(), lease).with_info(info)).await.unwrap();

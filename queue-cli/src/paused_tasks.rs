@@ -92,7 +92,7 @@ pub(super) async fn tasks(client: &Client, command: TasksCommand) -> Result<(), 
     }
 }
 
-/// The same tasks, if their queues exist: nothing is done where one is misspelled.
+/// The same tasks, if all of their queues exist. If one is misspelled, nothing is changed.
 async fn known(client: &Client, tasks: Vec<Address>) -> Result<Vec<Address>, Failure> {
     for task in &tasks {
         check(client, task).await?;
@@ -114,8 +114,8 @@ async fn check(client: &Client, Address { queue, name: task }: &Address) -> Resu
     Ok(())
 }
 
-/// The tasks of a queue: those that its workers have, that have run, that are paused, and that
-/// this program has.
+/// The known tasks of a queue: those of its workers, those that have run, those that are paused,
+/// and those of this program.
 pub(super) async fn known_tasks(client: &Client, queue: &str) -> queue_core::Result<BTreeSet<String>> {
     let inspector = client.inspector();
     let (workers, history) = (inspector.workers_of(queue).await?, inspector.history(queue, HistorySpan::TWO_WEEKS).await?);

@@ -24,7 +24,7 @@ pub(super) struct PauseArgs {
     until: Option<Until>,
 }
 
-/// When a pause ends by itself.
+/// The automatic end of a pause.
 #[derive(Clone, Copy, Debug)]
 enum Until {
     After(Duration),
@@ -43,7 +43,7 @@ fn until(text: &str) -> Result<Until, String> {
 }
 
 impl PauseArgs {
-    /// The end of the pause, as text behind `is paused`; empty if it has no end.
+    /// The end of the pause, as text after `is paused`. It is empty if the pause has no end.
     pub(super) fn end(&self) -> String {
         match self.until {
             Some(Until::After(time)) => format!(" for {}", exact(time)),
@@ -52,7 +52,7 @@ impl PauseArgs {
         }
     }
 
-    /// What is said of the pause, with the name of this user.
+    /// The pause with its reason and the name of this user.
     pub(super) fn pausing(&self) -> Pausing {
         let pausing = Pausing::new().because(&self.reason).by(person::name());
         match self.until {

@@ -7,13 +7,13 @@ use std::{
 
 use super::exit::{Exit, Failure};
 
-/// The name of the user, as the environment has it; empty if it has none.
+/// The name of the user from the environment; empty if it is not set.
 pub(super) fn name() -> String {
     ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(|name| env::var(name).ok().filter(|name| !name.is_empty())).unwrap_or_default()
 }
 
-/// Prints what will happen, and asks. On a terminal, `yes` confirms; elsewhere the option `--yes`
-/// does.
+/// Prints the effect, and asks for confirmation. On a terminal, `yes` confirms. Elsewhere, the
+/// option `--yes` is needed.
 pub(super) fn confirm(yes: bool, what: &str) -> Result<(), Failure> {
     if yes {
         return Ok(());
@@ -25,7 +25,7 @@ pub(super) fn confirm(yes: bool, what: &str) -> Result<(), Failure> {
     }
 }
 
-/// Asks on the terminal, and waits for a line. `None`: standard input is no terminal.
+/// Asks on the terminal, and waits for a line. `None` if standard input is not a terminal.
 fn answer(question: &str) -> io::Result<Option<String>> {
     if !io::stdin().is_terminal() {
         return Ok(None);

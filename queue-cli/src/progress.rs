@@ -7,7 +7,7 @@ use std::{
 
 use super::exit::note;
 
-/// How often a terminal shows the progress, and how often a log gets a line.
+/// The interval at which a terminal is updated, and the interval of lines in a log.
 const SHOWN_EVERY: Duration = Duration::from_millis(200);
 const PRINTED_EVERY: Duration = Duration::from_secs(5);
 
@@ -22,7 +22,7 @@ impl Line {
         Line { is_terminal: io::stderr().is_terminal(), printed: Instant::now(), is_open: false }
     }
 
-    /// Whether the next call of `show` shows anything.
+    /// Whether the next call of `show` prints a line.
     pub(super) fn is_due(&self) -> bool {
         self.printed.elapsed() >= if self.is_terminal { SHOWN_EVERY } else { PRINTED_EVERY }
     }

@@ -1,4 +1,4 @@
-//! `queues`: which there are, aging, pause and resume.
+//! `queues`: the list of queues, aging, pause and resume.
 
 use std::{pin::pin, time::Duration};
 
@@ -101,11 +101,11 @@ enqueue to it create it again.")]
     },
 }
 
-/// How many queues are asked at the same time.
+/// The number of queues that are read concurrently.
 const ASKED: usize = 32;
 
 /// A queue that cannot be read, because another program wrote to one of its keys, or because its
-/// server is out of reach. The other queues are shown without it.
+/// server is unreachable. The other queues are shown without it.
 #[derive(Debug, Serialize)]
 pub(super) struct Unreadable {
     queue: String,
@@ -115,7 +115,7 @@ pub(super) struct Unreadable {
 }
 
 impl Unreadable {
-    /// The error of a queue, if the other queues can be shown nevertheless.
+    /// The error of a queue, if the other queues can still be shown.
     pub(super) fn from(queue: &str, error: Error) -> Result<Self, Failure> {
         match error {
             Error::WrongType { .. } => Ok(Unreadable { queue: queue.to_owned(), problem: error_text(&error), exit: Exit::Sick }),
@@ -148,8 +148,8 @@ pub(super) async fn figures(client: &Client, queues: Vec<String>) -> Result<(Vec
     for_each_queue(queues, async |queue| inspector.stats(queue).await).await
 }
 
-/// Calls `ask` for each queue, for many at the same time, so that queues of a silent server cost
-/// its timeout once.
+/// Calls `ask` for each queue, for many concurrently, so that the queues of an unresponsive server
+/// cost its timeout only once.
 pub(super) async fn for_each_queue<T>(
     queues: Vec<String>,
     ask: impl AsyncFn(&str) -> Result<T, Error>,
@@ -166,7 +166,7 @@ pub(super) async fn for_each_queue<T>(
     Ok((answered, unreadable))
 }
 
-/// The queues that can be read, of one or all, and the others. A named queue is not checked here;
+/// The readable queues, of one or all, and the unreadable ones. A named queue is not checked here;
 /// the caller does that.
 pub(super) async fn readable(client: &Client, queue: Option<&str>) -> Result<(Vec<String>, Vec<Unreadable>), Failure> {
     let queues = chosen(client, queue).await?;
@@ -253,8 +253,8 @@ pub(super) async fn chosen(client: &Client, queue: Option<&str>) -> Result<Vec<S
     }
 }
 
-/// The queues of a list: all, or the one that was named. What is set of that one may be there
-/// before its first job, so it need not exist.
+/// The queues of a list: all, or the named one. The named queue need not exist, because its
+/// settings may exist before its first job.
 pub(super) async fn of_list(client: &Client, queue: Option<&str>) -> Result<Vec<String>, Failure> {
     match queue {
         Some(queue) => Ok(vec![queue.to_owned()]),
@@ -262,7 +262,8 @@ pub(super) async fn of_list(client: &Client, queue: Option<&str>) -> Result<Vec<
     }
 }
 
-/// What is set of a queue may be there before its first job. Its name may be misspelled, too.
+/// Prints a note for a setting before the first job of the queue, because the name may be
+/// misspelled.
 pub(super) async fn note_if_new(client: &Client, queue: &str) {
     let Ok(queues) = client.inspector().queues().await else { return };
     if !queues.iter().any(|known| known == queue) {
@@ -278,12 +279,12 @@ fn advice(client: &Client, name: &str, queues: &[String]) -> String {
     }
 }
 
-/// The same names, if all of them exist: nothing is done for some when one is misspelled.
+/// The same names, if all of them exist. If one is misspelled, nothing is changed.
 async fn known(client: &Client, names: Vec<String>) -> Result<Vec<String>, Failure> {
     names.iter().try_for_each(|name| queue_core::__private::check_queue(name))?;
     let queues = match client.inspector().queues().await {
         Ok(queues) => queues,
-        // In a cluster their own server may answer all the same.
+        // In a cluster the server of each queue may still answer.
         Err(Error::Unavailable { .. }) => return Ok(names),
         Err(error) => return Err(error.into()),
     };

@@ -1,4 +1,4 @@
-//! `jobs requeue`, `promote`, `cancel` and `delete`: of named jobs, or of all in a state.
+//! `jobs requeue`, `promote`, `cancel` and `delete`, for named jobs, or for all jobs in a state.
 
 use queue_core::{
     __private::error_text,
@@ -46,7 +46,7 @@ pub(super) struct Select {
     pub(super) format: Format,
 }
 
-/// What is wrong with the command, before the broker is reached for.
+/// Checks the command before the broker is connected.
 pub(super) fn check(change: Change, select: &Select) -> Result<(), Failure> {
     if !select.all && select.jobs.is_empty() {
         let all = match change {
@@ -66,14 +66,14 @@ pub(super) async fn repair(client: &Client, change: Change, reason: &str, select
     if select.all { all(client, &inspector, change, select, false).await } else { named(&inspector, change, select).await }
 }
 
-/// With a question first, a person has to say that all of them are to go.
+/// Deletes jobs. With `asks`, an operator has to confirm the deletion of all jobs.
 pub(super) async fn delete(client: &Client, select: &Select, asks: bool) -> Result<(), Failure> {
     let inspector = client.inspector();
     if select.all { all(client, &inspector, Change::Delete, select, asks).await } else { named(&inspector, Change::Delete, select).await }
 }
 
-/// Tells how many jobs there are in these queues, and waits for a yes. Gives the queues that have
-/// any: no other may lose one.
+/// Prints the number of jobs in these queues, and asks for confirmation. Returns the queues with
+/// jobs. Other queues must not lose a job.
 async fn confirmed(
     inspector: &Inspector,
     queues: &[String],
@@ -93,7 +93,7 @@ async fn confirmed(
     Ok(counts.into_iter().map(|(queue, _)| queue).collect())
 }
 
-/// `3,012 dead jobs of mail, orders`. How many of them match is not known.
+/// `3,012 dead jobs of mail, orders`. The number of matching jobs is unknown.
 fn counted(counts: &[(String, u64)], which: &Which) -> String {
     let total = counts.iter().map(|(_, jobs)| jobs).sum();
     let queues: Vec<&str> = counts.iter().map(|(queue, _)| queue.as_str()).collect();
@@ -115,13 +115,13 @@ fn in_thousands(n: u64) -> String {
     text
 }
 
-/// Which jobs an `--all` means.
+/// The jobs that `--all` selects.
 struct Which {
     /// Their states: those of `--state`, or else those of the filter to which the change applies.
     states: Vec<JobState>,
-    /// What `--where` says.
+    /// The filter of `--where`.
     only: Filter,
-    /// Both.
+    /// The filter with both.
     filter: Filter,
 }
 
@@ -148,7 +148,7 @@ impl Which {
         }
         let is_chosen = |state: &JobState| chosen.contains(state) && only.states().contains(state);
         let states: Vec<JobState> = applies.iter().copied().filter(is_chosen).collect();
-        // A filter names one state, or those that it leaves out.
+        // The filter of the selected state, or of the excluded states.
         let terms: Vec<String> = match &states[..] {
             [] => return Err(refused(&format!("the filter `{only}` leaves no job that can be {}", change.done()))),
             [state] => vec![format!("state={state}")],
@@ -164,12 +164,12 @@ impl Which {
         self.state().map_or_else(|| jobs.to_owned(), |state| format!("{state} {jobs}"))
     }
 
-    /// The one state of them.
+    /// The state, if there is only one.
     fn state(&self) -> Option<JobState> {
         if let [state] = self.states[..] { Some(state) } else { None }
     }
 
-    /// How many jobs are in these states.
+    /// The number of jobs in these states.
     fn count(&self, stats: &QueueStats) -> u64 {
         self.states.iter().map(|state| stats.count(*state)).sum()
     }
@@ -182,7 +182,8 @@ struct Answer {
     answer: String,
 }
 
-/// Goes on after a job that it does not apply to; the exit code is that of the first one.
+/// Continues after a job to which the change does not apply. The exit code is that of the first
+/// such job.
 async fn named(inspector: &Inspector, change: Change, select: &Select) -> Result<(), Failure> {
     let mut answers = Vec::with_capacity(select.jobs.len());
     let mut problem = None;
@@ -199,7 +200,7 @@ async fn named(inspector: &Inspector, change: Change, select: &Select) -> Result
                 print_error(&text);
                 problem.get_or_insert(exit_of(&error));
                 answers.push(Answer { job: job.clone(), done: false, answer: text });
-                // Without a broker there is no use in trying the rest.
+                // Without a broker, the other jobs would fail as well.
                 if error.is_transient() {
                     break;
                 }
@@ -224,15 +225,15 @@ async fn of_text(inspector: &Inspector, change: Change, job: &str) -> Result<(Jo
 #[derive(Serialize)]
 struct Total {
     queue: String,
-    /// `None`: of several.
+    /// The state; `None` if there are several.
     state: Option<&'static str>,
     done: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     operation: Option<Operation>,
 }
 
-/// An operation of each queue that has such jobs, one after the other; `asks`: once a person has
-/// confirmed it.
+/// Runs an operation for each queue with such jobs, one after the other. With `asks`, an operator
+/// has to confirm it first.
 async fn all(client: &Client, inspector: &Inspector, change: Change, select: &Select, asks: bool) -> Result<(), Failure> {
     let which = Which::of(change, select)?;
     let (mut totals, mut previews) = (Vec::new(), Vec::new());
@@ -249,7 +250,7 @@ async fn all(client: &Client, inspector: &Inspector, change: Change, select: &Se
                 unreadable.push(Unreadable::from(&queue, error)?);
                 continue;
             }
-            // What one queue refuses does not keep the others waiting.
+            // An error of one queue does not stop the operations of the others.
             Err(Unended::Command(failure)) if failure.is_of_a_queue() => {
                 unreadable.push(Unreadable::of_failure(&queue, failure));
                 continue;
@@ -293,13 +294,13 @@ fn is_under_way(total: &Total) -> bool {
     total.operation.as_ref().is_some_and(Operation::is_running)
 }
 
-/// Why an operation has not ended: an error of the broker, or a failure of the command.
+/// The reason why an operation has not ended: an error of the broker, or a failure of the command.
 enum Unended {
     Broker(Error),
     Command(Failure),
 }
 
-/// `None`: there is no such job.
+/// `None` if there are no such jobs.
 async fn of_queue(
     inspector: &Inspector,
     queue: &str,

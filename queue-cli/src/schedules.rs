@@ -1,4 +1,4 @@
-//! `schedules`: which there are, when they tick, and every change of one.
+//! `schedules`: the list of schedules, their ticks, and their changes.
 
 use std::time::{Duration, SystemTime};
 
@@ -174,7 +174,7 @@ fn catch_up(text: &str) -> Result<CatchUp, String> {
     CatchUp::parse(text).map_err(|error| error.problem)
 }
 
-/// The schedule that the arguments describe. `registry`: the tasks of this program; without them
+/// The schedule that the arguments describe. `registry` has the tasks of this program. Without it,
 /// parameters are not checked.
 pub(super) fn described(registry: Option<&Registry>, args: &AddArgs) -> Result<Schedule, Failure> {
     let mut job = match registry {
@@ -200,7 +200,7 @@ pub(super) fn described(registry: Option<&Registry>, args: &AddArgs) -> Result<S
     Ok(args.catch_up_window.into_iter().fold(schedule, Schedule::catch_up_window).raw_job(job))
 }
 
-/// Makes it, and prints its address.
+/// Creates the schedule, and prints its address.
 pub(super) async fn add(client: &Client, schedule: Schedule, args: &AddArgs) -> Result<(), Failure> {
     let record = client.schedules().upsert(schedule).await?;
     if args.format.json {
@@ -274,7 +274,7 @@ pub(super) async fn schedules(client: &Client, command: SchedulesCommand) -> Res
     }
 }
 
-/// Changes schedules one after the other, and says of each whether that has changed something.
+/// Changes schedules one after the other, and prints for each whether it was changed.
 async fn each(
     all: Vec<ScheduleAddress>,
     format: &Format,

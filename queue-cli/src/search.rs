@@ -65,7 +65,7 @@ pub(super) async fn search(client: &Client, args: &SearchArgs) -> Result<(), Fai
         search = search.from(cursor)?;
     }
     let mut answer = Answer { jobs: Vec::new(), examined: 0, total: 0, cursor: None, unreadable: Vec::new() };
-    // What other commands have looked at before.
+    // The number of jobs that earlier commands have examined.
     let before = search.examined();
     let (began, mut line) = (Instant::now(), Line::new());
     while answer.cursor.is_none() || began.elapsed() < args.timeout {

@@ -1,4 +1,4 @@
-//! `jobs show`: all that is known of one job.
+//! `jobs show`: all data of one job.
 
 use std::{
     fmt::Write,
@@ -23,13 +23,13 @@ pub(super) async fn show(client: &Client, job: &str, format: &Format) -> Result<
     let job = inspector.find(job).await?;
     let mut record = inspector.show(&job).await?;
     if !record.state.is_final() {
-        // It may have ended meanwhile, and be gone.
+        // The job may have ended and been deleted in the meantime.
         record.waiting = inspector.why(&job).await.map(|job| job.waiting).unwrap_or_default();
     }
     if format.json { Ok(print_json(&record)?) } else { Ok(print(&text(&record))?) }
 }
 
-/// `jobs why`: why it does not run.
+/// `jobs why`: the reasons why a job does not run.
 pub(super) async fn why(client: &Client, job: &str, format: &Format) -> Result<(), Failure> {
     let inspector = client.inspector();
     let record = inspector.why(&inspector.find(job).await?).await?;
@@ -41,7 +41,7 @@ pub(super) async fn why(client: &Client, job: &str, format: &Format) -> Result<(
     Ok(print(&lines.join("\n"))?)
 }
 
-/// `jobs wait`: until all have ended.
+/// `jobs wait`: waits until all jobs have ended.
 pub(super) async fn wait(client: &Client, jobs: &[String], timeout: Duration, format: &Format) -> Result<(), Failure> {
     let (inspector, end) = (client.inspector(), Instant::now() + timeout.min(LONGEST));
     let mut addresses = Vec::with_capacity(jobs.len());
@@ -49,7 +49,7 @@ pub(super) async fn wait(client: &Client, jobs: &[String], timeout: Duration, fo
         addresses.push(inspector.find(job).await?);
     }
     let (mut records, mut others, mut dropped) = (Vec::new(), Vec::new(), None);
-    // One after the other, so that later ones include what has ended meanwhile.
+    // One after the other, so that later records include jobs that have ended in the meantime.
     for address in &addresses {
         let record = inspector.wait(address, end.saturating_duration_since(Instant::now())).await?;
         if !format.json {
@@ -72,7 +72,7 @@ pub(super) async fn wait(client: &Client, jobs: &[String], timeout: Duration, fo
     }
 }
 
-/// How a job has ended, or that it has not.
+/// The outcome of a job, or its state if it has not ended.
 fn ended(record: &JobRecord) -> String {
     let state = record.state;
     if let Err(Error::ResultDropped { problem, .. }) = record.result_json() {
@@ -163,7 +163,7 @@ fn text(record: &JobRecord) -> String {
         lines.add("runs", &super::jobs::runs(running, now));
     }
     if let Some(progress) = &record.progress {
-        // What a job reports last is seldom its end.
+        // The last report of a job is seldom its end.
         lines.add(if record.state.is_final() { "last report" } else { "progress" }, &super::logs::progress(progress, now));
     }
     let reason = record.reason.map(|reason| reason.name());
@@ -226,7 +226,7 @@ fn unreadable(error: Error) -> String {
     }
 }
 
-/// `name   value`, one per line; further lines of a value are set in.
+/// `name value`, one per line. Further lines of a value are indented.
 struct Lines(String);
 
 impl Lines {

@@ -29,21 +29,21 @@ use super::{
 struct Status {
     broker: &'static str,
     location: String,
-    /// What acknowledged jobs survive, at least.
+    /// The failures that acknowledged jobs survive, at least.
     durability: &'static str,
     #[serde(flatten)]
     condition: condition::Shown,
     queues: Vec<QueueStatus>,
-    /// Those that cannot be read.
+    /// The queues that cannot be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unreadable: Vec<Unreadable>,
     /// Parked jobs that releases could not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unreadable_jobs: Vec<Parked>,
-    /// As relays have reported them last.
+    /// The last reports of relays.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     outboxes: Vec<OutboxRecord>,
-    /// Problems of topics, in the words of `doctor`.
+    /// Problems of topics, with the text of `doctor`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     topic_warnings: Vec<Problem>,
 }
@@ -53,7 +53,7 @@ pub(super) struct QueueStatus {
     queue: String,
     #[serde(flatten)]
     stats: QueueStats,
-    /// How many jobs wait for what, at most.
+    /// The maximum number of jobs that wait for each reason.
     waiting: BTreeMap<&'static str, u64>,
 }
 
@@ -122,7 +122,7 @@ async fn once(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
             advised => advised?,
         }
     }
-    // Several queues may have reports of one.
+    // Several queues may have reports of one outbox.
     let outboxes = OutboxRecord::merged(figures.iter().flat_map(|(_, stats)| stats.outboxes.clone()));
     let mut rows = Vec::new();
     for (queue, mut stats) in figures {
@@ -146,7 +146,7 @@ async fn once(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
         text.push_str(&table::text(&rows, &COLUMNS));
     }
     for row in &rows {
-        // The others have a column.
+        // Jobs with other reasons have a column.
         let is_shown = |reason: &str| !["not_due", "retry", "key_held", "behind"].contains(&reason);
         let waiting = row.waiting.iter().filter(|(reason, _)| is_shown(reason));
         let reasons: Vec<String> = waiting.map(|(reason, jobs)| format!("{jobs} {}", reason.replace('_', " "))).collect();
@@ -181,7 +181,7 @@ const OUTBOXES: [Column<(OutboxRecord, Option<OutboxDepth>)>; 7] = [
     }),
 ];
 
-/// A line of each queue of each outbox, and what is wrong with it.
+/// A line for each queue of each outbox, and its problems.
 fn outboxes_text(outboxes: &[OutboxRecord]) -> String {
     let mut rows = Vec::new();
     for outbox in outboxes {

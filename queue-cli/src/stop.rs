@@ -1,5 +1,5 @@
-//! A signal ends every command, also as the first process of a container, for which the system ends
-//! nothing by itself.
+//! A signal ends every command. This also works for the first process of a container, which has no
+//! default actions of signals.
 
 use std::{
     process,
@@ -15,20 +15,20 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::exit::{Exit, Failure};
 
-/// How long a command may take that ends in order.
+/// The time that a command has for an orderly end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whether this process was asked to stop.
+/// Whether this process has a stop request.
 static STOPPED: LazyLock<CancellationToken> = LazyLock::new(CancellationToken::new);
 
-/// Whether the command ends in order when it is asked to stop.
+/// Whether the command ends in order after a stop request.
 static ENDS: AtomicBool = AtomicBool::new(false);
 
-/// Ends this process at a signal, until what it returns is dropped: at once, with the code of a
-/// shell, unless the command listens with `asked_to_stop`.
+/// Ends this process at a signal, until the returned guard is dropped. The process ends at once,
+/// with the exit code of a shell, unless the command listens with `asked_to_stop`.
 ///
 /// # Errors
-/// When the system gives no thread, or does not report its signals.
+/// If the system cannot start a thread, or does not support signals.
 pub fn at_signals() -> Result<DropGuard, Failure> {
     let listening = listen(async |mut signals| {
         let code = 128 + signals.next().await.number;
@@ -37,14 +37,14 @@ pub fn at_signals() -> Result<DropGuard, Failure> {
         }
         STOPPED.cancel();
         exit_soon(PATIENCE, code);
-        // Who sends another one has no patience.
+        // A second signal ends the process at once.
         signals.next().await;
         process::exit(code);
     });
     listening.map_err(|error| Failure::new(Exit::Unforeseen, format!("cannot listen for signals: {error}")))
 }
 
-/// Waits until this process is asked to stop. From then on, the command has to end soon.
+/// Waits for a stop request. After that, the command has to end soon.
 pub(super) async fn asked_to_stop() {
     ENDS.store(true, Ordering::SeqCst);
     STOPPED.cancelled().await;

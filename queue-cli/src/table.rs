@@ -1,5 +1,5 @@
-//! Lists of records: as JSON, or as a table whose columns are fields of that JSON or are made of
-//! the record.
+//! Lists of records: as JSON, or as a table. Its columns are fields of that JSON or are computed
+//! from the record.
 
 use std::{
     collections::BTreeMap,
@@ -15,14 +15,14 @@ use super::{
     output::{coarse, plain, print, print_json, relative, table},
 };
 
-/// Most names of a list that a cell has.
+/// The maximum number of names of a list in a cell.
 const NAMED: usize = 3;
 
 /// A column of a table.
 pub(super) enum Column<T> {
     /// This field of the JSON form. Its name is the heading, without `_ms` and `_at`.
     Field(&'static str),
-    /// What this makes of the record, below a heading; `#` before it: to the right.
+    /// The result of this function, with a heading. `#` before the heading aligns it to the right.
     Made(&'static str, fn(&T) -> String),
 }
 
@@ -42,8 +42,8 @@ impl<T> Of<T> {
     }
 }
 
-/// Prints records: with `--json` an object with this name, else a table, or a note that there
-/// are `none`.
+/// Prints records: with `--json` an object with this name, else a table, or the note `none` if
+/// there are no records.
 pub(super) fn list<T: Serialize>(format: &Format, name: &str, records: &[T], columns: &[Column<T>], none: &str) -> Result<(), Failure> {
     if format.json {
         return Ok(print_json(&BTreeMap::from([(name, records)]))?);
@@ -104,7 +104,7 @@ fn at<'v>(value: &'v Value, field: &str) -> &'v Value {
     field.split('.').fold(value, |value, field| &value[field])
 }
 
-/// A value as people read it.
+/// A value in readable form.
 fn shown(field: &str, value: &Value) -> String {
     match value {
         Value::Bool(true) => "yes".to_owned(),

@@ -52,7 +52,7 @@ pub(super) fn tasks(registry: &Registry, format: &Format) -> Result<(), Failure>
     if duplicates.is_empty() { Ok(()) } else { Err(Failure::silent(Exit::Setup)) }
 }
 
-/// Finds a task, or says which one may have been meant.
+/// Finds a task. The error suggests a similar name.
 pub(super) fn find(registry: &Registry, name: &str) -> Result<&'static TaskDef, Failure> {
     if let Some(handler) = registry.get(name) {
         return Ok(handler.task);

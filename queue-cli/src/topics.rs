@@ -282,8 +282,7 @@ pub(super) async fn topics(client: &Client, command: TopicsCommand) -> Result<()
     }
 }
 
-/// An event may be published, and a subscription made, before a topic is there. Its name may be
-/// misspelled, too.
+/// Prints a note for a topic that does not exist yet, because its name may be misspelled.
 async fn note_if_new(client: &Client, topic: &str) -> Result<(), Failure> {
     let known = client.broker().topics().await?;
     if !known.iter().any(|known| **known == *topic) {
@@ -294,8 +293,8 @@ async fn note_if_new(client: &Client, topic: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses an event that this program does not know, where it knows events of this topic, or of a
-/// name like it.
+/// Returns an error for an event that is unknown to this program, if the program has events of this
+/// topic, or an event with a similar name.
 pub(super) fn check(registry: &Registry, command: &TopicsCommand) -> Result<(), Failure> {
     let TopicsCommand::Publish(PublishArgs { topic, event, .. }) = command else { return Ok(()) };
     let subscribed = registry.tasks().filter_map(|task| Some((subscription_at(task.queue)?.1, task.name)));

@@ -1,4 +1,4 @@
-//! The export of spans to a collector of OpenTelemetry, by its protocol OTLP over HTTP. The
+//! The export of spans to an OpenTelemetry collector, with OTLP over HTTP. The environment
 //! variables are those of OpenTelemetry.
 
 use std::{path::Path, time::Duration};
@@ -13,25 +13,26 @@ use super::{
     log::AllEvents,
 };
 
-/// Where spans go. Without one of these variables none are exported.
+/// The destination of spans. Without one of these variables, no spans are exported.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 
-/// What is exported: the spans of the application and of the queue, with the calls to the broker
-/// that belong to one of them.
+/// The exported spans: those of the application and of the queue, and the calls to the broker
+/// within them.
 const EXPORTED: &str = "info,queue_core::observe=debug";
 
 /// A part of the program's subscriber.
 type Spans = Box<dyn Layer<Layered<Option<AllEvents>, Registry>> + Send + Sync>;
 
-/// Those that wait to be exported.
+/// The spans that wait for the export.
 #[derive(Debug)]
 pub(super) struct Traces(SdkTracerProvider);
 
-/// How long the last spans may take.
+/// The maximum time for the export of the last spans.
 const LAST_SPANS: Duration = Duration::from_millis(700);
 
 impl Traces {
-    /// Begins, if a variable says where to. The layer is one of the program's subscriber.
+    /// Starts the export, if a variable has a destination. The layer is for the program's
+    /// subscriber.
     pub(super) fn begin() -> Result<Option<(Traces, Spans)>, Failure> {
         let set = |variable: &&&str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
         let Some(variable) = ENDPOINTS.iter().find(set) else { return Ok(None) };
@@ -46,7 +47,7 @@ impl Traces {
     /// Exports the remaining spans, within the time that a program has for its end. Spans that
     /// cannot be exported are lost, which is logged.
     pub(super) async fn end(self) {
-        // It waits for the thread that exports.
+        // The shutdown blocks until the exporting thread has ended.
         let ended = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(LAST_SPANS)).await;
         if let Ok(Err(error)) = ended {
             tracing::warn!(%error, "cannot export the last spans");
@@ -55,7 +56,7 @@ impl Traces {
 }
 
 /// The name of the service is that of the program, unless `OTEL_SERVICE_NAME` or
-/// `OTEL_RESOURCE_ATTRIBUTES` say otherwise.
+/// `OTEL_RESOURCE_ATTRIBUTES` sets it.
 fn resource() -> Resource {
     let named = ["OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"].iter().any(|variable| {
         std::env::var(variable).is_ok_and(|value| *variable == "OTEL_SERVICE_NAME" && !value.is_empty() || value.contains("service.name="))

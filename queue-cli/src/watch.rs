@@ -45,7 +45,7 @@ pub(super) struct WatchArgs {
     format: Format,
 }
 
-/// A line with `--json`.
+/// A line of the output with `--json`.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Line<'a> {
@@ -59,7 +59,7 @@ pub(super) async fn watch(client: &Client, args: &WatchArgs) -> Result<(), Failu
     for queue in &args.queue {
         watch = watch.queue(queue)?;
     }
-    // A time that no clock reaches has no end.
+    // A time that overflows the clock means no end.
     let end = args.lasting.and_then(|time| Instant::now().checked_add(time));
     let mut stop = Box::pin(asked_to_stop());
     let mut left = args.limit.unwrap_or(u64::MAX);

@@ -101,8 +101,8 @@ fn unknown() -> String {
     "unknown".to_owned()
 }
 
-/// The mode of the worker, and a request that it has not confirmed. Empty for a worker that works
-/// normally.
+/// The mode of the worker, and its unconfirmed request. It is empty for a worker in normal
+/// operation.
 fn mode(worker: &WorkerRecord) -> String {
     let mode = Some(worker.mode()).filter(|mode| *mode != WorkerMode::Works).map(|mode| mode.to_string()).unwrap_or_default();
     match worker.unconfirmed_request() {
@@ -134,7 +134,7 @@ async fn list(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
     let (records, unreadable) = queues::for_each_queue(queues, async |queue| inspector.workers_of(queue).await).await?;
     let mut workers = WorkerRecord::merged(records.into_iter().flat_map(|(_, workers)| workers));
     if args.queue.is_some() && workers.iter().any(|worker| worker.load.is_none()) {
-        // It may have reported in another of its queues. Errors of that queue are reported where
+        // The worker may report in another of its queues. Errors of that queue are reported when
         // that queue is listed.
         let elsewhere = inspector.workers().await.unwrap_or_default();
         for worker in workers.iter_mut().filter(|worker| worker.load.is_none()) {
@@ -147,7 +147,7 @@ async fn list(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
     Unreadable::report(&unreadable)
 }
 
-/// The worker of an id, or those that are alive.
+/// The worker with this id. The error lists the live workers.
 fn known(workers: &[WorkerRecord], id: ProcessId) -> Result<WorkerRecord, Failure> {
     let found = workers.iter().find(|worker| worker.id == id).cloned();
     found.ok_or_else(|| Failure::new(Exit::NotFound, format!("there is no worker {id}: {}", missing(workers))))
@@ -157,7 +157,7 @@ fn alive(workers: &[WorkerRecord]) -> impl Iterator<Item = &WorkerRecord> {
     workers.iter().filter(|worker| !worker.lease_left.is_zero())
 }
 
-/// Those that there are instead.
+/// The error with the live workers.
 fn missing(workers: &[WorkerRecord]) -> String {
     let alive: Vec<String> = alive(workers).map(|worker| worker.id.to_string()).collect();
     match alive.len() {

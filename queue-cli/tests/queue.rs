@@ -1,4 +1,4 @@
-//! The program `queue`, as a shell and a browser see it.
+//! The program `queue`, with a shell and a browser.
 
 use std::{
     io::{Read, Write},
@@ -72,7 +72,7 @@ fn a_dashboard_that_strangers_could_use_does_not_start() {
     assert!(code == 6 && told.contains("shorter than 16"), "{told}");
 }
 
-/// A dashboard that is served. It is killed at the end.
+/// A running dashboard. It is killed at the end.
 struct Served(Child, String);
 
 impl Drop for Served {
@@ -138,7 +138,7 @@ fn a_dashboard_asks_for_its_token_is_read_only_and_stops_while_a_page_is_open() 
     assert!(ask(address, &format!("GET /queues\nauthorization: Bearer {token}\r\n")).starts_with("HTTP/1.1 200"));
     assert!(ask(address, &format!("POST /jobs/cancel\n{cookie}content-length: 0\r\n")).starts_with("HTTP/1.1 403"));
 
-    // A page stays open, and the process ends nevertheless.
+    // An open page does not delay the end of the process.
     let mut open = TcpStream::connect(address).unwrap();
     write!(open, "GET /live/overview HTTP/1.1\r\nhost: {address}\r\n{cookie}\r\n").unwrap();
     let mut first = [0; 64];

@@ -44,7 +44,7 @@ fn a_noun_without_a_verb_lists() {
     }
 }
 
-/// The table of `docs/command-line.md` has the commands of the program, and no others.
+/// The table of `docs/command-line.md` has exactly the commands of the program.
 #[test]
 #[cfg(all(feature = "sqlite", feature = "dashboard"))]
 fn the_reference_has_every_command() {

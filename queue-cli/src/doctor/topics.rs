@@ -22,7 +22,8 @@ pub(crate) async fn advise(inspector: &Inspector, problems: &mut Vec<Problem>) -
     Ok(())
 }
 
-/// What it has not read is gone soon: half of the time is over for which the topic waits for it.
+/// Unread events expire soon: half of the time is over for which the topic keeps them for the
+/// subscription.
 fn late(topic: &TopicInfo, of: &SubscriptionInfo) -> Option<Problem> {
     let waits = topic.retention.lag();
     let problem = format!(
@@ -34,7 +35,7 @@ fn late(topic: &TopicInfo, of: &SubscriptionInfo) -> Option<Problem> {
     (of.lag > waits / 2).then(|| Problem::advice(Some(&of.queue), problem, advice))
 }
 
-/// Events that nobody removes, or not fast enough.
+/// Expired events that are not removed, or not fast enough.
 fn overdue(topic: &TopicInfo) -> Option<Problem> {
     let oldest = topic.first.and_then(|first| SystemTime::now().duration_since(first).ok()).unwrap_or_default();
     let unread = topic.subscriptions.iter().map(|of| of.behind.unwrap_or(topic.events)).max().unwrap_or_default();
@@ -44,8 +45,8 @@ fn overdue(topic: &TopicInfo) -> Option<Problem> {
         .then(|| Problem::advice(None, problem, advice))
 }
 
-/// About how many events a topic does not keep, if they came at a steady rate and are of one size.
-/// An event that a subscription has not read is not counted.
+/// The approximate number of expired events of a topic, if all came at a steady rate and have one
+/// size. An event that a subscription has not read is not counted.
 fn expired(events: u64, bytes: u64, unread: u64, oldest: Duration, retention: &Retention) -> u64 {
     let too_many = retention.count.map_or(0, |most| events.saturating_sub(most));
     let too_large = retention.bytes.map_or(0.0, |most| bytes.saturating_sub(most) as f64 / bytes.max(1) as f64 * events as f64);

@@ -1,4 +1,4 @@
-//! `topics rewind`: a subscription begins again.
+//! `topics rewind`: moves a subscription to another position.
 
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,7 @@ fn target(text: &str) -> Result<RewindTarget, String> {
     begin(text).map(RewindTarget::At).map_err(problem)
 }
 
-/// As JSON.
+/// The answer as JSON.
 #[derive(Serialize)]
 struct Answer {
     subscription: String,

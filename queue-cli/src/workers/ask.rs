@@ -23,13 +23,13 @@ use crate::{
     person,
 };
 
-/// Between two polls.
+/// The interval between two polls.
 const POLL: Duration = Duration::from_millis(300);
 
-/// Between two lines of progress.
+/// The interval between two lines of progress.
 const NOTED: Duration = Duration::from_secs(5);
 
-/// Most workers that a question names.
+/// The maximum number of workers that a question names.
 const NAMED: usize = 20;
 
 #[derive(Debug, clap::Args)]
@@ -81,7 +81,7 @@ pub(super) async fn ask(client: &Client, args: &AskArgs, mode: WorkerMode) -> Re
     let inspector = client.inspector();
     let chosen = chosen(client, args, mode).await?;
     let by = person();
-    // None is asked if one of them cannot be.
+    // No request is sent if one of the workers cannot receive it.
     if let Some(worker) = chosen.iter().find(|worker| worker.reports_to.is_none()) {
         let text = format!(
             "worker {} has not sent a heartbeat yet: it has just started, or its release cannot be controlled; try again in 5 s, or send it SIGTERM",
@@ -132,7 +132,7 @@ fn line(worker: &WorkerRecord) -> String {
     format!("{} {} {} ({})", worker.id, worker.host, short(&worker.release, 40), named(&worker.queues))
 }
 
-/// Until each has confirmed the request, or has left.
+/// Waits until each worker has confirmed the request, or has ended.
 async fn wait(
     client: &Client,
     mut open: BTreeMap<ProcessId, u64>,
@@ -149,7 +149,7 @@ async fn wait(
             match now.get(id).filter(|worker| !worker.lease_left.is_zero()) {
                 None => done.push((*id, false)),
                 Some(worker) if worker.load.is_some_and(|load| load.received >= *number) => done.push((*id, true)),
-                // It speaks in another queue now, or the broker has lost what was stored.
+                // The worker now reports in another queue, or the broker has lost the request.
                 Some(worker) if worker.asked.as_ref().is_none_or(|ask| ask.number < *number) => again.push((worker.clone(), *number)),
                 Some(_) => {}
             }
@@ -190,7 +190,7 @@ async fn wait(
     Err(Failure::new(Exit::NotFound, format!("these workers left before they confirmed the request: {}", left.join(", "))))
 }
 
-/// Who asks, for the log of the worker.
+/// The author of the request, for the log of the worker.
 fn person() -> String {
     let name = person::name();
     format!("{} with the command line", if name.is_empty() { "an unknown user" } else { &name })

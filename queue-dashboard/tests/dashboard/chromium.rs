@@ -1,4 +1,4 @@
-//! The dashboard as a person uses it: in a real Chromium, over both brokers.
+//! The dashboard in a real Chromium, over both brokers.
 
 use std::{
     sync::Arc,
@@ -24,7 +24,7 @@ use queue_tests::{
 };
 use tokio::net::TcpListener;
 
-/// Makes a test of each of these functions in a Chromium, on every broker.
+/// Creates a test of each of these functions in a Chromium, on every broker.
 macro_rules! in_chromium {
     ($($case:ident)*) => {
         mod in_chromium_on_sqlite {
@@ -87,11 +87,11 @@ impl Scene {
 
 const LONG_QUEUE: &str = "a-queue-with-a-name-that-is-as-long-as-names-of-queues-can-be-in-real-life";
 
-/// A lease that no test outlives.
+/// A lease that is longer than every test.
 const LEASE: Duration = Duration::from_secs(600);
 
 impl Scene {
-    /// A worker that runs a job, and tells how far that is. Gives the path of its page.
+    /// A worker that runs a job and reports its progress. Returns the path of its page.
     async fn busy_worker(&self) -> String {
         let (broker, process) = (self.bed.client.broker(), ProcessId::random());
         let long = "a-release-with-a-name-that-is-as-long-as-they-are-0123456789abcdef";
@@ -110,7 +110,7 @@ impl Scene {
     }
 }
 
-/// A person waits for nothing of the server's: it goes on in its own tasks.
+/// Runs the browser on a blocking thread, so that the tasks of the server continue.
 fn browse<T>(work: impl FnOnce(Browser) -> T) -> T {
     tokio::task::block_in_place(|| work(Browser::start()))
 }
@@ -125,13 +125,13 @@ async fn a_person_filters_selects_acts_and_goes_back(scene: Scene) {
         browser.open(&url);
         browser.wait_for_text("mailbox is full");
         browser.go("gj", "/jobs");
-        // Without a state in the address, what has failed comes first.
+        // Without a state in the address, failed jobs come first.
         browser.wait_for_count("[data-pick]", 3);
         browser.keys("/");
         browser.wait("document.activeElement.name === 'text'");
         browser.write("[name=text]", "a-\u{e007}");
         browser.wait("document.querySelectorAll('[data-pick]').length === 2");
-        // Nothing is selected, so that nothing can be done.
+        // Without a selection, no action is possible.
         browser.wait_for_count("[data-verb]:disabled", 2);
         browser.click("[data-pick]");
         browser.wait("document.querySelector('[data-chosen]').textContent === '1 job selected'");
@@ -139,7 +139,7 @@ async fn a_person_filters_selects_acts_and_goes_back(scene: Scene) {
         browser.wait_for_text("1 job was requeued.");
         browser.wait_for_count("[data-pick]", 1);
         assert!(browser.url().contains("text=a-"), "the filter stays: {}", browser.url());
-        // It is shown by the script.
+        // The script shows it.
         browser.wait("!document.querySelector('[data-all]').parentElement.hidden");
         browser.click("[data-all]");
         browser.click("[formaction$='/delete']");
@@ -216,7 +216,7 @@ async fn a_person_watches_pauses_and_goes_on(scene: Scene) {
         browser.wait_for_text("No transitions since this page was opened.");
         browser
     });
-    // It has begun once the mark is set, and the stream reads behind it.
+    // The watch has begun when the mark is set, and the stream reads after it.
     let reads = || scene.calls.snapshot().iter().any(|(verb, of)| *verb == "transitions" && of.calls > 0);
     queue_tests::patience::until("the page reads transitions", async || reads()).await;
     scene.bed.enqueue("second", None).await;
@@ -232,14 +232,15 @@ async fn a_person_watches_pauses_and_goes_on(scene: Scene) {
     assert!(other.next_within(Duration::ZERO).await.unwrap().is_none(), "it begins here");
     scene.bed.enqueue("third", None).await;
     scene.bed.client.inspector().cancel(&"mail/second".parse().unwrap()).await.unwrap();
-    // Another watcher hears of both: a page that is not paused would have heard as well.
+    // Another watcher receives both transitions. A page that is not paused would receive them as
+    // well.
     for _ in 0..2 {
         other.next_within(Duration::from_secs(20)).await.unwrap().expect("it is told in time");
     }
     tokio::task::block_in_place(|| {
         assert_eq!(browser.count("table.jobs tbody tr"), 1, "it stands still");
         browser.click("[data-pause]");
-        // What happened meanwhile is above what was seen.
+        // The transitions since then are above the earlier ones.
         browser.wait_for_count("table.jobs tbody tr", 3);
         browser.wait("document.querySelector('table.jobs tbody tr td[data-label=to]').textContent === 'cancelled'");
         let seen = "return [...document.querySelectorAll('table.jobs tbody tr')].map((row) => row.seen || 'no').join()";
@@ -250,8 +251,8 @@ async fn a_person_watches_pauses_and_goes_on(scene: Scene) {
     });
 }
 
-/// Another program has replaced the key: why the queue cannot be watched stands above the page of
-/// this queue, and in a row of the page of all, until it is repaired.
+/// Another program has replaced the key. The reason why the queue cannot be watched is above the
+/// page of this queue, and in a row of the page of all queues, until the key is repaired.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_sees_why_a_queue_cannot_be_watched() {
     let server = Server::start(Kind::Redis);
@@ -289,8 +290,8 @@ async fn a_person_sees_why_a_queue_cannot_be_watched() {
     });
 }
 
-/// The broker goes away and comes back: an open page says how old it is, keeps what it shows, and
-/// goes on.
+/// The broker goes away and comes back. An open page shows how old it is, keeps its content, and
+/// continues afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_sees_an_outage_and_its_end_on_the_page_of_a_job() {
     let mut server = Server::durable(Kind::Redis);
@@ -322,7 +323,7 @@ async fn a_person_sees_an_outage_and_its_end_on_the_page_of_a_job() {
     });
 }
 
-/// Names of which a browser sends other signs than they have.
+/// Names that a browser changes when it sends them.
 async fn a_person_acts_on_what_the_page_names(scene: Scene) {
     let group = GroupName::new("line\nfeed").unwrap();
     let job = |id: &str| send_mail::job("ada".to_owned(), None, None).id(id).group("line\nfeed");
@@ -378,7 +379,7 @@ async fn an_open_page_changes_and_keeps_what_is_selected(scene: Scene) {
         browser.wait("document.querySelector('[data-pick][value=\"mail/second\"]')");
         let kept = "return [document.querySelector('[data-pick][value=\"mail/first\"]').checked, document.activeElement.name, document.activeElement.value].join()";
         assert_eq!(browser.script(kept), "true,task,send", "what a person was doing goes on");
-        // In a tab that nobody sees it asks for nothing.
+        // In a hidden tab the page sends no requests.
         browser.script("Object.defineProperty(document, 'hidden', { value: true, configurable: true }); document.dispatchEvent(new Event('visibilitychange'))");
         browser.wait("document.getElementById('signal').textContent.trim() === 'Paused'");
     });
@@ -426,7 +427,7 @@ async fn a_person_weighs_pauses_and_clears_a_group(scene: Scene) {
     });
     let group = scene.bed.client.inspector().group("mail", &acme).await.unwrap();
     assert_eq!((group.rule.weight, group.rule.cap, group.rule.paused), (Some(3), Some(5), true));
-    // What another does is seen without a click.
+    // The change of another operator is shown without a click.
     scene.bed.client.inspector().resume_group("mail", &acme).await.unwrap();
     tokio::task::block_in_place(|| {
         browser.wait_for_text("1,200 jobs are ready. The first does not run: no live worker serves its queue.");
@@ -467,7 +468,7 @@ async fn a_person_asks_a_worker_to_claim_nothing_and_to_stop(scene: Scene) {
         browser
     });
     assert_eq!(heartbeat(WorkerMode::Quiet, 1).await, Some(WorkerMode::Quiet));
-    // What it says is seen without a click.
+    // The report of the worker is shown without a click.
     tokio::task::block_in_place(|| {
         browser.wait("document.querySelector(\"[formaction$='/workers/resume']\") && !document.body.textContent.includes('asked: quiet')");
         browser.click("[formaction$='/workers/stop']");
@@ -495,7 +496,7 @@ async fn a_person_sets_a_limit_and_takes_it_back(scene: Scene) {
         browser.wait_for_text("1 / 2");
         browser
     });
-    // What another does is seen without a click.
+    // The change of another operator is shown without a click.
     scene.bed.client.inspector().set_limit("pay", "stripe", |rule| rule.concurrency = Some(7)).await.unwrap();
     tokio::task::block_in_place(|| {
         browser.wait_for_text("1 / 7");
@@ -517,7 +518,7 @@ async fn a_person_stops_what_is_done_to_all_jobs(scene: Scene) {
         browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
         browser
     });
-    // What another does is seen without a click.
+    // The change of another operator is shown without a click.
     inspector.start_operation("mail", &new).await.unwrap();
     tokio::task::block_in_place(|| {
         browser.wait_for_text("running");
@@ -584,7 +585,7 @@ async fn a_person_edits_a_job_that_waits_and_copies_it(scene: Scene) {
     let record = inspector.show(&address).await.unwrap();
     assert_eq!((record.priority, record.group.as_ref().unwrap().as_str(), record.max_attempts), (Priority::High, "vip", Some(3)));
     assert!(record.payload_json().unwrap().contains("grace@example.com"));
-    // Another one changes it while the form is open.
+    // Another operator changes the job while the form is open.
     tokio::task::block_in_place(|| {
         browser.open(&format!("{url}/jobs/mail/late/edit"));
         browser.wait("document.querySelector('.edit textarea') && document.readyState === 'complete'");
@@ -658,7 +659,7 @@ async fn a_person_lists_pauses_runs_and_backfills_a_schedule(scene: Scene) {
         browser.click("[formaction$='/schedules/resume']");
         browser.wait_for_text("The schedule is resumed.");
         browser.wait_for_count("li.next", 5);
-        // A person goes on writing while the page is kept up to date.
+        // An operator continues to type while the page is updated.
         browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
         browser.script(SPAN);
         browser.click("[action$='/schedules/backfill'] button");
@@ -747,7 +748,7 @@ async fn hostile_texts_are_only_read(scene: Scene) {
         ];
         for page in pages.into_iter().chain([search]).chain(schedules) {
             browser.open(&format!("{url}{page}"));
-            // Also after the script has written the page anew.
+            // This also holds after the script has updated the page.
             browser.wait("document.getElementById('signal').textContent.trim() === 'Live'");
             assert_eq!(
                 browser.script("return window.owned === undefined && !document.getElementById('owned') && document.scripts.length === 1"),
@@ -756,14 +757,14 @@ async fn hostile_texts_are_only_read(scene: Scene) {
             );
         }
         browser.open(&format!("{url}/jobs/mail/bad-0"));
-        // It is shown as it is.
+        // The text is shown without changes.
         browser.wait_for_text(texts[0]);
         assert_eq!(browser.complaints(), [""; 0]);
     });
 }
 
-/// The contrast of every text with what is behind it, the lowest; and what is wider than its
-/// window.
+/// The lowest contrast of all texts with their background, and the elements that are wider than
+/// their window.
 const READABLE: &str = r"
 const linear = (c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
 const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
@@ -867,8 +868,8 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
     ];
     let missing: Vec<&str> = routes().filter(|route| !pages.iter().any(|page| is_at(page, route))).collect();
     assert!(missing.is_empty(), "no page is looked at of these routes: {missing:?}");
-    // Pages that ask whether a person is sure: where they begin, what is done there first, and the
-    // button that leads to them.
+    // Confirmation pages: the page before, the first action there, and the button that leads to
+    // them.
     let last_day = SPAN.replace("03-01T", "03-30T").replace("03-07T", "03-31T");
     let sure = [
         ("/jobs/mail/bad-0", "", "[formaction$='/delete']"),
@@ -886,7 +887,7 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
                 let is_dark = theme == "dark";
                 browser.look(width, height, is_dark);
                 let mut read = |name: &str| {
-                    // On a busy machine the driver may answer before the page is there.
+                    // On a busy machine the driver may answer before the page is loaded.
                     browser.wait("document.readyState === 'complete' && document.querySelector('h1')");
                     let problem = browser.script(READABLE);
                     if problem != "" {
@@ -911,7 +912,7 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
             }
         }
         assert!(problems.is_empty(), "{}", problems.join("\n"));
-        // Every list is in the navigation, with a letter of its own.
+        // Every list is in the navigation, with its own letter.
         browser.open(&url);
         let links = browser.script(
             "return [...document.querySelectorAll('nav [data-key]')].map((link) => link.getAttribute('href') + ' ' + link.dataset.key)",
@@ -934,7 +935,7 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
 /// The pages in the table of routes.
 fn routes() -> impl Iterator<Item = &'static str> {
     let table = include_str!("../../src/routes.rs").split("reads(\"").skip(1).filter_map(|rest| rest.split('"').next());
-    // These are no pages.
+    // These are not pages.
     table.filter(|route| !["/live/{page}", "/assets/{name}", "/metrics"].contains(route))
 }
 
@@ -945,7 +946,7 @@ fn is_at(page: &str, route: &str) -> bool {
     parts.len() == of_route.len() && parts.iter().zip(of_route).all(|(part, of)| *part == of || of.starts_with('{'))
 }
 
-/// A picture of the whole page, if `QUEUE_TEST_PICTURES` names a folder.
+/// A screenshot of the whole page, if `QUEUE_TEST_PICTURES` names a folder.
 fn picture(browser: &Browser, name: &str, (width, height, is_dark): (u32, u32, bool)) {
     let Some(folder) = std::env::var_os("QUEUE_TEST_PICTURES") else { return };
     let whole = browser.script("return Math.min(2600, document.documentElement.scrollHeight)").as_u64().unwrap_or(900);

@@ -1,4 +1,4 @@
-//! What the overview and the lists say about incidents, and the buttons that help.
+//! Reports of incidents on the overview and the lists, and the buttons that fix them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ async fn lane(bed: &Bed, queue: &str, info: WorkerInfo) -> queue_core::broker::P
     bed.client.broker().register(&Register::lane(queue, ProcessId::random(), LEASE).with_info(info)).await.unwrap().name
 }
 
-/// Claims the jobs of the queue, and ends each in this way.
+/// Claims the jobs of the queue, and ends each with this ending.
 async fn end_all(bed: &Bed, queue: &str, ending: Ending) {
     let (broker, lane) = (bed.client.broker(), lane(bed, queue, WorkerInfo::new("shop-1", 7, "shop-1", ["other"])).await);
     let claimed = broker.turn(&Turn::new(queue, lane.clone(), 1, LEASE).claim(50)).await.unwrap().deliveries;
@@ -48,7 +48,7 @@ async fn a_parked_job_is_compared_with_the_tasks_of_live_workers(bed: Bed) {
     let site = bed.site().await;
     let page = eventually(&site, "", "Parked in `mail`").await;
     assert!(page.contains("1 job of the task `send_mail`, which no live worker has (live: shop-1)."), "{page}");
-    // The other application that uses the broker starts, and does not serve the queue.
+    // Another application that uses the broker starts, and does not serve the queue.
     lane(&bed, "shop", WorkerInfo::new("mailer-1", 8, "mailer-3", ["send_mail"])).await;
     let page = eventually(&site, "", "does not serve this queue").await;
     assert!(page.contains("The worker mailer-1:8 (release mailer-3) has this task") && !page.contains("Delete the jobs"), "{page}");
@@ -84,7 +84,7 @@ async fn a_finding_has_the_button_that_helps(bed: Bed) {
     let form = [("queue", "mail"), ("back", "queues")];
     assert_eq!(site.post("operate", "/queues/resume", &form).await.status, 303);
     assert!(!bed.client.inspector().stats("mail").await.unwrap().paused);
-    // All dead jobs of the queue failed alike.
+    // All dead jobs of the queue have the same failure.
     bed.enqueue("fails", Some("smtp says 550")).await;
     bed.work_until(JobState::Dead, 1).await;
     let page = eventually(&site, "", "smtp says 550").await;

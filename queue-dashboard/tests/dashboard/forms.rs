@@ -1,4 +1,4 @@
-//! What is sent from a page does what the page says, and nothing else. Over both brokers.
+//! The forms of a page have exactly the described effect. Over both brokers.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn show(bed: &Bed, address: &str) -> JobRecord {
     bed.client.inspector().show(&address.parse().unwrap()).await.unwrap()
 }
 
-/// Sends the form of the page Edit as a browser does, with other values in some fields.
+/// Sends the form of the page Edit like a browser, with changed values in some fields.
 async fn edit(site: &Site, address: &str, path: &str, changed: &[(&str, &str)]) -> Answer {
     let page = site.get(path).await.body;
     let priority = page.split("<option selected>").nth(1).unwrap().split('<').next().unwrap().to_owned();
@@ -53,8 +53,8 @@ async fn edit(site: &Site, address: &str, path: &str, changed: &[(&str, &str)]) 
 #[allow(dead_code, unreachable_pub, reason = "other tests use the rest")]
 mod table;
 
-/// The form that a browser sends back unchanged changes nothing, and an edit of one parameter
-/// changes no other.
+/// A form that a browser sends back unchanged changes nothing. An edit of one parameter changes no
+/// other parameter.
 async fn a_parameter_of_any_type_is_shown_and_edited(bed: Bed) {
     let site = bed.site().await;
     table::all().job().id("all").delay(HOUR).enqueue(&bed.client).await.unwrap();
@@ -87,7 +87,7 @@ async fn an_edit_of_one_field_leaves_the_others_as_they_are(bed: Bed) {
         assert_eq!(after.group, before.group, "{group:?}");
         assert_eq!((after.priority, after.max_attempts, after.due_at), (Priority::High, Some(7), before.due_at), "{group:?}");
     }
-    // What is written into the field is meant.
+    // The value of the field is applied.
     for (written, group) in [("globex", Some("globex")), ("", None)] {
         edit(&site, "mail/job-0", "/jobs/mail/job-0/edit", &[("group", written), ("max_attempts", "")]).await;
         let job = show(&bed, "mail/job-0").await;
@@ -102,7 +102,7 @@ async fn an_edit_of_a_parameter_makes_the_group_of_it_again(bed: Bed) {
     let answer = edit(&site, "mail/one", "/jobs/mail/one/edit", &[("payload", r#"{"tenant":"globex","fail":null}"#)]).await;
     assert_eq!(answer.status, 303, "{}", answer.body);
     assert_eq!(show(&bed, "mail/one").await.group.unwrap().as_str(), "globex");
-    // A group that is written by hand goes first.
+    // A group from the field has precedence over the group from the parameter.
     edit(&site, "mail/one", "/jobs/mail/one/edit", &[("payload", r#"{"tenant":"initech","fail":null}"#), ("group", "vip")]).await;
     assert_eq!(show(&bed, "mail/one").await.group.unwrap().as_str(), "vip");
 }
@@ -142,7 +142,7 @@ async fn links_lead_to_the_job_that_they_name(bed: Bed) {
         let path = plain(of_list.split('"').next().unwrap());
         let inner = path.strip_prefix("/queue").unwrap();
         assert!(found.contains(&format!("href=\"{path}\"")) && group.contains(&format!("href=\"{path}\"")), "{id}: no {path}");
-        // A browser takes these for the folder above, and never sends them.
+        // A browser resolves these as the parent folder, and never sends them.
         assert!(inner.split('/').all(|part| !["", ".", "..", "%2e", "%2e%2e"].contains(&part) || part.is_empty()), "{id}: {path}");
         let page = site.get(inner).await.body;
         assert_eq!(field(&page, "job"), format!("mail/{id}"), "{path}");
@@ -234,11 +234,11 @@ async fn an_operation_that_has_ended_is_not_stopped(bed: Bed) {
     let started = inspector.start_operation("mail", &new()).await.unwrap();
     let site = bed.site().await;
     let page = format!("operation?queue=mail&id={}", started.id);
-    // A second one is told where the first is.
+    // A second request is redirected to the first operation.
     let all = [("all", "yes"), ("queue", "mail"), ("state", "ready"), ("sure", "yes"), ("back", "jobs")];
     let refused = site.post("operate", "/jobs/cancel", &all).await;
     assert!(refused.status == 409 && plain(&refused.body).contains(&format!("href=\"/queue/{page}\"")), "{}", refused.body);
-    // Nothing goes on by itself where no worker is.
+    // Without a worker, no operation continues automatically.
     let shown = site.get(&format!("/{page}")).await.body;
     assert!(shown.contains("No live worker serves mail") && !shown.contains("resumes it within a minute"), "{shown}");
     let form = [("queue", "mail"), ("id", started.id.as_str())];
@@ -271,7 +271,7 @@ async fn a_problem_links_to_where_it_came_from(bed: Bed) {
     assert!(page.contains("href=\"/queue/jobs/mail/one/edit\">Back<"), "{page}");
     let page = send("/queues/pause", &format!("{here}/queues?text=ma"), "queue=mail&until=soon").await;
     assert!(page.contains("href=\"/queue/queues?text=ma\">Back<"), "{page}");
-    // A question has the address of its answer, which is no page.
+    // A question has the address of its answer, which is not a page.
     let page = send("/jobs/cancel", &format!("{here}/jobs/cancel"), "job=x&sure=yes&back=jobs%3Fstate%3Dready").await;
     assert!(page.contains("href=\"/queue/jobs?state=ready\">Back<"), "{page}");
     let page = send("/jobs/edit", "", wrong).await;
@@ -284,7 +284,7 @@ async fn a_problem_links_to_where_it_came_from(bed: Bed) {
     }
 }
 
-/// A worker in the queue `mail`, which says so.
+/// A worker in the queue `mail` that reports its mode.
 async fn worker(bed: &Bed) -> (ProcessId, impl AsyncFn(WorkerMode, u64)) {
     let (broker, process) = (bed.client.broker().clone(), ProcessId::random());
     let lane = broker.register(&Register::lane("mail", process, HOUR)).await.unwrap().name;

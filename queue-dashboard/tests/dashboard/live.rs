@@ -1,4 +1,4 @@
-//! Open pages are kept up to date, and that costs little.
+//! Updates of open pages, and their low cost.
 
 use std::{
     sync::Arc,
@@ -80,7 +80,7 @@ async fn many_open_pages_cost_the_broker_as_much_as_one(bed: Bed) {
         }
         (calls, streams)
     };
-    // In the same five seconds: what keeps one from asking keeps the other, too.
+    // In the same five seconds, so that a delay affects both.
     let ((one, alone), (many, streams)) = (opened(1).await, opened(20).await);
     let before = (total(&one), total(&many));
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -100,7 +100,7 @@ async fn nothing_is_asked_when_nobody_looks(bed: Bed) {
     let mut stream = Stream::open(&site, "/live/overview").await;
     stream.event().await.unwrap();
     drop(stream);
-    // The server notices when it writes the next time, after two seconds at most.
+    // The server notices the closed streams at its next write, after two seconds at most.
     queue_tests::patience::until("nothing to be asked for a second", async || {
         let before = total(&calls);
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -136,7 +136,7 @@ async fn the_page_of_a_job_that_is_gone_reports_it(bed: Bed) {
     assert!(stream.event().await.is_none(), "the stream ends");
 }
 
-/// A page of one thing stays during an outage, says so, and goes on behind it.
+/// A page of one object stays during an outage, reports it, and continues afterwards.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_of_one_thing_come_back_after_an_outage_on_redis() {
     let mut server = Server::durable(Kind::Redis);

@@ -1,4 +1,4 @@
-//! The pages as a browser gets them, and in a Chromium.
+//! The pages as answers, and in a Chromium.
 
 mod chromium;
 mod common;

@@ -1,6 +1,6 @@
-//! Pages stay quick, however many jobs and queues there are.
-//! `QUEUE_TEST_JOBS=1000000 cargo test -p queue-dashboard --test dashboard million -- --nocapture`
-//! prints the figures of a million jobs.
+//! The time of pages does not depend on the number of jobs and queues. `QUEUE_TEST_JOBS=1000000
+//! cargo test -p queue-dashboard --test dashboard million -- --nocapture` prints the figures of a
+//! million jobs.
 
 use std::time::{Duration, Instant};
 
@@ -11,16 +11,16 @@ crate::on_brokers! {
     very_many_queues_are_read_together
 }
 
-/// The longest that a page may take, from a debug build beside other tests; a page of a release
-/// build takes a tenth.
+/// The maximum time of a page in a debug build while other tests run. A page of a release build
+/// takes a tenth.
 const AT_MOST: Duration = Duration::from_secs(5);
 
 fn jobs() -> u64 {
     std::env::var("QUEUE_TEST_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(30_000)
 }
 
-/// The fastest of five, so that a busy machine does not count: there, a page may also give up on
-/// its broker.
+/// The fastest of five tries, because a busy machine may delay a page or cause a timeout of its
+/// broker.
 async fn timed(site: &common::Site, path: &str) -> (Duration, String) {
     let (mut best, mut refused) = (None, Vec::new());
     for _ in 0..5 {
@@ -39,7 +39,7 @@ async fn timed(site: &common::Site, path: &str) -> (Duration, String) {
     (best, body)
 }
 
-/// The address of the link with this attribute behind it.
+/// The address of the link before this attribute.
 fn link_before(page: &str, attribute: &str) -> Option<String> {
     let (before, _) = page.split_once(attribute)?;
     let link = before.rsplit("href=\"").next()?.split('"').next()?;
@@ -49,7 +49,7 @@ fn link_before(page: &str, attribute: &str) -> Option<String> {
 async fn a_page_of_very_many_jobs_is_made_at_once(bed: Bed) {
     let all = jobs();
     let start = Instant::now();
-    // One batch after the other: those of one call may overtake each other.
+    // One batch after the other, because the batches of one call may overtake each other.
     for first in (0..all).step_by(80) {
         let jobs =
             (first..all.min(first + 80)).map(|n| send_mail::job(format!("person-{n}@example.com"), None, None).id(format!("job-{n}")));
@@ -66,7 +66,7 @@ async fn a_page_of_very_many_jobs_is_made_at_once(bed: Bed) {
     assert!(page.contains(&format!("mail/job-{}\"", all - 1)), "{page}");
     let (_, middle) = timed(&site, &format!("/jobs?state=ready&queue=mail&offset={}", all / 2)).await;
     assert_eq!(middle.matches("data-pick").count(), 50);
-    // A search reads for a bounded time, and continues by itself until it has found something.
+    // A search reads for a bounded time, and continues automatically until it has found a job.
     let last_one = format!("person-{}@example.com", all - 1);
     for (path, shows) in
         [(format!("/jobs?state=ready&text={last_one}"), "data-pick"), (format!("/search?filter=id~job-{}", all - 1), "id=\"j-")]
@@ -86,7 +86,7 @@ async fn a_page_of_very_many_jobs_is_made_at_once(bed: Bed) {
     }
     let (_, page) = timed(&site, &format!("/jobs?state=ready&queue=mail&offset={}", u64::MAX)).await;
     assert!(page.contains(&format!("mail/job-{}\"", all - 1)), "the last page: {page}");
-    // Page after page, each begins behind the one before.
+    // Each page begins after the one before.
     let ids = |page: &str| -> Vec<String> {
         page.split("name=\"job\" value=\"").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
     };
@@ -114,7 +114,7 @@ async fn very_many_queues_are_read_together(bed: Bed) {
     let start = Instant::now();
     site.get("").await;
     println!("the first look: {:?}", start.elapsed());
-    // A busy server may not have answered for some of them at the first look.
+    // A busy server may not have answered for some of them in the first snapshot.
     let all_were_read = async || timed(&site, "").await.1.contains("And 995 more queues without a worker.");
     queue_tests::patience::until("all queues were read", all_were_read).await;
     let (_, page) = timed(&site, "/queues").await;

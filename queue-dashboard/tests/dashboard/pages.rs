@@ -99,7 +99,7 @@ async fn every_page_has_an_empty_state(bed: Bed) {
     assert_eq!(site.get("/jobs?state=asleep").await.status, 400);
 }
 
-/// Nobody takes its jobs back here, so that it stays on the list.
+/// No reclaimer runs here, so the worker stays on the list.
 async fn a_worker_that_is_not_seen_is_silent(bed: Bed) {
     let dead = Register::lane("mail", ProcessId::random(), Duration::from_millis(1));
     bed.client.broker().register(&dead).await.unwrap();
@@ -211,7 +211,7 @@ async fn the_overview_reports_what_is_wrong(bed: Bed) {
     let site = bed.site().await;
     let page = site.get("").await.body;
     assert!(page.contains("No live worker serves the queue `mail`: 1 job is waiting."), "{page}");
-    // How many wait for what, with the link to these.
+    // The number of jobs that wait for each reason, with the link to them.
     let link = "/jobs?state=ready&amp;text=waiting%3Dno_worker\">1 without a worker<";
     assert!(page.contains(link) || page.contains(&link.replace("&amp;", "&#38;")), "{page}");
     let listed = site.get("/jobs?state=ready&text=waiting%3Dno_worker").await.body;
@@ -219,7 +219,7 @@ async fn the_overview_reports_what_is_wrong(bed: Bed) {
     assert!(!site.get("/jobs?state=ready&text=waiting%3Dqueue_paused").await.body.contains("/jobs/mail/waits"));
     bed.enqueue("fails", Some("smtp says 550")).await;
     bed.work_until(JobState::Dead, 1).await;
-    // A snapshot may be half a second old, and what takes more calls two.
+    // A snapshot may be half a second old, and data with more calls two seconds.
     let page = eventually(&site, "", "smtp says 550").await;
     assert!(page.contains("Dead in `mail`: 1 job of the task `send_mail` failed in every attempt."), "{page}");
     let page = site.get("/workers").await.body;
@@ -412,7 +412,7 @@ async fn what_is_done_to_the_selected_is_done_to_them_alone(bed: Bed) {
     assert_eq!((answer.status, answer.headers["location"].as_str()), (303, "/queue/jobs?state=dead&did=requeue&n=2&of=3"));
     assert!(site.get("/jobs?state=dead&did=requeue&n=2&of=3").await.body.contains("2 of 3 jobs were requeued"));
     assert_eq!((stats().await.count(JobState::Ready), stats().await.count(JobState::Dead)), (2, 1));
-    // A harmful change is asked about first.
+    // A harmful change needs a confirmation.
     let answer = site.post("operate", "/jobs/cancel", &[("job", "mail/a"), ("back", "jobs")]).await;
     assert_eq!(answer.status, 200);
     assert!(answer.body.contains("Cancel this job?"), "{}", answer.body);
@@ -797,7 +797,7 @@ async fn a_first_visit_is_less_than_sixty_kilobytes(bed: Bed) {
     assert!(bytes < 60_000, "{bytes} bytes");
 }
 
-/// Every page of the route table that the lowest role may see, each with what it shows.
+/// Every page of the route table for the lowest role, with its content.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_page_is_made_with_the_rights_of_the_dashboard_on_redis() {
     let server = Server::start(Kind::Redis);
@@ -865,7 +865,7 @@ async fn a_broker_that_goes_away_leaves_a_page_that_reports_it_on_redis() {
 }
 
 async fn a_group_is_paused_weighed_and_cancelled(bed: Bed) {
-    // A name may be any text.
+    // A name may contain any characters.
     let name = "Ä/mü & \"Söhne\"?";
     bed.grouped(name, 3).await;
     bed.grouped("globex", 1).await;
@@ -935,7 +935,7 @@ async fn groups_do_not_report_that_they_are_in_turn_where_they_are_not(bed: Bed)
         page.contains("1 job is ready. The first does not run: no live worker serves its queue.") && page.contains(">no worker<"),
         "{page}"
     );
-    // A worker comes.
+    // A worker registers.
     let (broker, lease) = (bed.client.broker(), Duration::from_secs(600));
     broker.register(&Register::lane("mail", ProcessId::random(), lease)).await.unwrap();
     let page = site.get(of).await.body;
@@ -968,7 +968,7 @@ async fn failures_offer_what_their_own_jobs_allow(bed: Bed) {
         common::remind::job("acme".to_owned(), Some(fail.to_owned())).id(id).enqueue(&bed.client).await.unwrap();
     }
     bed.work_until(JobState::Retry, 2).await;
-    // One of them is parked: its task is paused when it is due again.
+    // One of them is parked, because its task is paused when it is due again.
     let inspector = bed.client.inspector();
     inspector.pause_as("mail", queue_core::inspect::PauseOf::Task("remind".into()), queue_core::inspect::Pausing::new()).await.unwrap();
     inspector.promote(&"mail/two".parse().unwrap()).await.unwrap();
@@ -1012,7 +1012,7 @@ async fn lists_report_that_they_could_not_be_read_while_the_broker_is_away_on_re
     }
     server.kill();
     eventually(&knows, "", "The broker does not answer.").await;
-    // Each page waits for the broker as long as its deadline: all are asked for at once.
+    // Each page waits for the broker until its deadline, so all are requested at once.
     let unread = async |site: &Site, path, nothing| {
         let page = site.get(path).await.body;
         assert!(page.contains("could not be read") && !page.contains(nothing), "{path} claims that there is nothing: {page}");

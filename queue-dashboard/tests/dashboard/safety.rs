@@ -1,4 +1,4 @@
-//! Nobody sees or changes what they may not, whatever they send.
+//! Visitors see and change only what their role allows, for any request.
 
 use std::{
     io,
@@ -30,7 +30,7 @@ crate::on_brokers! {
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-/// Every route, with whatever it needs to be found.
+/// Every route, with valid parameters.
 fn routes(read_only: bool) -> Vec<(&'static str, String, Option<Role>)> {
     let filled = |path: &str| {
         path.replace("{queue}", "mail")
@@ -46,7 +46,7 @@ fn roles() -> [(&'static str, Option<Role>); 5] {
     [("", None), ("stranger", None), ("view", Some(Role::View)), ("operate", Some(Role::Operate)), ("admin", Some(Role::Admin))]
 }
 
-/// Sends everything that a change needs, with any method.
+/// Sends a request with everything that a change needs, with any method.
 async fn whole(site: &Site, method: &str, path: &str, role: &str) -> u16 {
     let cookie = format!("queue_csrf={TOKEN}");
     let headers = [
@@ -117,7 +117,7 @@ async fn another_host_is_refused_everywhere(bed: Bed) {
     assert_eq!(any.ask("GET", "", &[("host", "10.0.0.1"), ("x-role", "view")], "").await.status, 200);
 }
 
-/// What is wrong with a request, its headers, its body, and the status of the answer.
+/// The problem of a request, its headers, its body, and the status of the answer.
 type Refused<'a> = (&'a str, Vec<(&'a str, &'a str)>, &'a str, u16);
 
 async fn a_change_needs_a_form_of_the_dashboard(bed: Bed) {
@@ -169,7 +169,7 @@ async fn a_change_needs_a_form_of_the_dashboard(bed: Bed) {
     assert!(page.headers["set-cookie"].contains("HttpOnly; SameSite=Lax"));
 }
 
-/// What somebody writes who wants more than to be read.
+/// Texts of an attacker.
 const HOSTILE: [&str; 7] = [
     "\"><script>alert(1)</script>",
     "'><img src=x onerror=alert(2)>",
@@ -305,7 +305,7 @@ async fn numbers_out_of_all_bounds_are_answered(bed: Bed) {
     assert_eq!(site.get(&format!("/jobs?{}", "x=1&".repeat(3_000))).await.status, 200);
 }
 
-/// Everything that was logged in this process.
+/// All log lines of this process.
 fn log() -> &'static Arc<Mutex<Vec<u8>>> {
     #[derive(Clone)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -329,7 +329,7 @@ fn log() -> &'static Arc<Mutex<Vec<u8>>> {
 
 async fn who_changed_what_stands_in_the_log(bed: Bed) {
     let log = log();
-    // Ids of this test alone, which shares its log with others.
+    // The ids are unique, because this test shares its log with others.
     let id = format!("audited-{}", bed.client.info().kind);
     bed.enqueue(&id, Some("no")).await;
     bed.work_until(JobState::Dead, 1).await;
@@ -363,8 +363,8 @@ async fn who_changed_what_stands_in_the_log(bed: Bed) {
     assert!(!text.contains("hunter2"), "no parameter is logged");
 }
 
-/// An edit is a line without parameters; what was refused is none. Hidden parameters are not
-/// offered, and a second click makes no second copy.
+/// An edit is logged without parameters, and a refused edit is not logged. Hidden parameters cannot
+/// be edited, and a second click creates no second copy.
 async fn who_edited_and_copied_a_job_stands_in_the_log(bed: Bed) {
     let log = log();
     let id = format!("edited-{}", bed.client.info().kind);

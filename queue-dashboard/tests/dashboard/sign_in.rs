@@ -1,4 +1,4 @@
-//! How visitors get to a page: through the sign-in, from a link, below a path, and behind a proxy.
+//! Access to a page: through the sign-in, with a link, below a path, and behind a proxy.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use crate::common::{Answer, Bed, ask, encode};
 const TOKEN: &str = "0123456789abcdef";
 const CSRF: &str = "0123456789abcdef0123456789abcdef";
 
-/// A dashboard with a server and a token of its own.
+/// A dashboard with its own server and token.
 async fn served(bed: &Bed, base: &str) -> SocketAddr {
     let mut options = Options::default();
     options.bind = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -27,7 +27,7 @@ async fn get(address: SocketAddr, path: &str) -> Answer {
     ask(address, "GET", path, &[("authorization", "Bearer 0123456789abcdef")], "").await
 }
 
-/// Sends a form as a page of this origin does.
+/// Sends a form like a page of this origin.
 async fn post(address: SocketAddr, path: &str, origin: &str, fields: &[(&str, &str)]) -> Answer {
     let fields = fields.iter().fold(format!("csrf={CSRF}"), |form, (name, value)| format!("{form}&{name}={}", encode(value)));
     let cookie = format!("queue_csrf={CSRF}");
@@ -94,14 +94,14 @@ async fn a_path_may_be_passed_on_by_a_proxy_or_removed() {
         let slash = get(address, path).await;
         assert!(slash.headers.get("location").is_none_or(|page| page.starts_with("/ops/queue")), "{path}: {:?}", slash.headers);
     }
-    // A probe comes without a token, and to the address of the container.
+    // A probe sends no token, and uses the address of the container.
     for path in ["/health", "/ops/queue/health"] {
         let health = ask(address, "GET", path, &[("host", "10.0.0.9:7070")], "").await;
         assert_eq!((health.status, health.body.as_str()), (200, "ok\n"), "{path}");
     }
 }
 
-/// A browser sends no `Sec-Fetch-Site` to a page without TLS that is not on its own machine.
+/// A browser sends no `Sec-Fetch-Site` to a page without TLS on another machine.
 #[tokio::test]
 async fn a_change_behind_a_proxy_that_replaces_the_host() {
     let bed = Bed::sqlite().await;

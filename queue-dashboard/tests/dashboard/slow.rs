@@ -1,4 +1,4 @@
-//! The server of command lines, and clients that take their time.
+//! The server of command lines with slow clients.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -19,12 +19,12 @@ async fn connect(address: SocketAddr) -> TcpStream {
 /// Reads until the server closes the connection.
 async fn closed(mut stream: TcpStream) {
     let mut answer = Vec::new();
-    // A connection that is reset is closed, too.
+    // A reset connection is closed as well.
     let _ = stream.read_to_end(&mut answer).await;
 }
 
-/// Sends the start of a request, and then one byte after the other until the server has had enough.
-/// Gives what it answered.
+/// Sends the start of a request, and then one byte after the other until the server closes the
+/// connection. Returns the answer.
 async fn one_by_one(address: SocketAddr, start: String) -> String {
     let (mut read, mut write) = connect(address).await.into_split();
     write.write_all(start.as_bytes()).await.unwrap();
@@ -58,8 +58,8 @@ async fn clients_that_send_nothing_or_little_lose_their_places() {
     let form = "content-type: application/x-www-form-urlencoded\r\nsec-fetch-site: same-origin\r\ncontent-length: 100000\r\n\r\n";
     let bodies = one_by_one(address, format!("POST /jobs/cancel HTTP/1.1\r\nhost: {address}\r\n{form}"));
     let slow = tokio::spawn(async move { tokio::join!(heads, bodies) });
-    // More than it lets in at once. One after the other: the system answers those that come faster
-    // than it can queue them, and forgets them.
+    // More connections than it accepts at once. They are opened one after the other, because the
+    // system drops connections that come faster than it can queue them.
     let mut silent = Vec::new();
     for _ in 0..300 {
         silent.push(connect(address).await);

@@ -1,4 +1,4 @@
-//! Dashboards on real brokers, asked over HTTP.
+//! Dashboards on real brokers, with requests over HTTP.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::{
@@ -31,7 +31,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// Fails, or does what it is told.
+/// Fails if `fail` is set.
 #[task(queue = "mail", max_attempts = 1, retention = "1h")]
 pub(crate) async fn send_mail(to: String, password: Option<String>, fail: Option<String>) -> Result<String, String> {
     let _ = password;
@@ -41,20 +41,20 @@ pub(crate) async fn send_mail(to: String, password: Option<String>, fail: Option
     }
 }
 
-/// At most so many of an account run at once.
+/// One job of an account runs at once.
 #[task(queue = "pay", limit(name = "stripe", by = [account], concurrency = 1))]
 pub(crate) async fn charge(account: String) {
     drop(account);
 }
 
-/// Its group is made of a parameter.
+/// The name of its group is a parameter.
 #[task(queue = "mail", group = tenant, max_attempts = 5, backoff(base = "1h", max = "1h"))]
 pub(crate) async fn remind(tenant: String, fail: Option<String>) -> Result<(), String> {
     drop(tenant);
     fail.map_or(Ok(()), Err)
 }
 
-/// A broker of its own for a test.
+/// A separate broker for a test.
 pub(crate) struct Bed {
     pub(crate) client: Client,
     _folder: Option<TempDir>,
@@ -73,12 +73,12 @@ impl Bed {
         Bed::with(&url, None).await
     }
 
-    /// On a server of its own.
+    /// A broker on this server.
     pub(crate) async fn at(server: &Server) -> Bed {
         Bed::with(&server.url(), None).await
     }
 
-    /// Waits of this test that time out look at it.
+    /// Waits that time out show the state of the broker.
     async fn with(url: &str, folder: Option<TempDir>) -> Bed {
         let client = Client::connect(url).await.unwrap();
         watch(client.broker());
@@ -96,8 +96,7 @@ impl Bed {
         self.client.enqueue_all((0..jobs).map(|_| job())).await.unwrap();
     }
 
-    /// Two jobs of one account, of which one runs, and a limit of one at once that a person has
-    /// set.
+    /// Two jobs of one account, of which one runs, with a limit of one that an operator has set.
     pub(crate) async fn limited(&self, account: &str) -> JobAddress {
         self.client.inspector().set_limit("pay", "stripe", |rule| rule.concurrency = Some(1)).await.unwrap();
         let jobs = ["first", "second"].map(|id| charge::job(account.to_owned()).id(id));
@@ -115,7 +114,7 @@ impl Bed {
         self.client.schedules().upsert(Schedule::cron(name, expression).job(job)).await.unwrap().schedule
     }
 
-    /// Lets a worker run until there are so many jobs in a state.
+    /// Runs a worker until `jobs` jobs are in a state.
     pub(crate) async fn work_until(&self, state: JobState, jobs: u64) {
         let stop = Shutdown::new();
         let worker = Worker::new(self.client.clone()).queue("mail").release("v42");
@@ -136,7 +135,7 @@ impl Bed {
     }
 }
 
-/// Schedules whose every text is hostile: one that can be read, and one that cannot.
+/// Schedules whose texts are all hostile: one that can be read, and one that cannot.
 pub(crate) async fn hostile_schedule(bed: &Bed, name: &str, text: &str) {
     let broker = bed.client.broker();
     let job = || send_mail::job(text.to_owned(), None, None).header("x".to_owned(), text.to_owned());
@@ -160,7 +159,7 @@ pub(crate) async fn hostile_schedule(bed: &Bed, name: &str, text: &str) {
     assert_eq!(broker.set_schedule(&request).await.unwrap(), ScheduleAnswer::Set(vec![]));
 }
 
-/// Whoever says so is it.
+/// Trusts the role in a header.
 pub(crate) fn role_of(request: &Parts) -> Option<Person> {
     let role = match request.headers.get("x-role")?.to_str().ok()? {
         "view" => Role::View,
@@ -186,13 +185,13 @@ pub(crate) async fn eventually(site: &Site, path: &str, text: &str) -> String {
     page.into_inner().unwrap()
 }
 
-/// A dashboard that is served.
+/// A running dashboard.
 pub(crate) struct Site {
     pub(crate) address: SocketAddr,
     pub(crate) base: String,
 }
 
-/// What came back.
+/// An answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -211,7 +210,7 @@ impl Site {
         Site { address, base: if base == "/" { String::new() } else { base.to_owned() } }
     }
 
-    /// Sends exactly this; `host` and the role are added unless they are given.
+    /// Sends exactly this request. `host` and the role are added unless they are given.
     pub(crate) async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         ask(self.address, method, &format!("{}{path}", self.base), headers, body).await
     }
@@ -220,7 +219,7 @@ impl Site {
         self.ask("GET", path, &[("x-role", "admin")], "").await
     }
 
-    /// Sends a form as a browser would that has loaded a page before.
+    /// Sends a form like a browser that has loaded a page before.
     pub(crate) async fn post(&self, role: &str, path: &str, fields: &[(&str, &str)]) -> Answer {
         let token = "0123456789abcdef0123456789abcdef";
         let body: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
@@ -245,7 +244,7 @@ pub(crate) async fn ask(address: SocketAddr, method: &str, path: &str, headers: 
     headers.iter().filter(|(_, value)| !value.is_empty()).for_each(|(name, value)| request.push_str(&format!("{name}: {value}\r\n")));
     stream.write_all(format!("{request}\r\n{body}").as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    // A server that refuses a large body may cut the connection behind its answer.
+    // A server that refuses a large body may close the connection after its answer.
     let _ = wait(format!("an answer to {method} {path}")).end_of(stream.read_to_end(&mut answer)).await;
     let text = String::from_utf8_lossy(&answer);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{method} {path}: no answer: {text}"));
@@ -260,7 +259,7 @@ pub(crate) fn encode(text: &str) -> String {
     text.bytes().map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
-/// What a browser sends of a field of a page that nobody has written into.
+/// The value that a browser sends for an unchanged field of a page.
 pub(crate) fn field(page: &str, name: &str) -> String {
     let value = page.split(&format!("name=\"{name}\"")).nth(1).unwrap_or_else(|| panic!("no field {name}: {page}"));
     let (tag, rest) = value.split_once('>').unwrap();
@@ -269,19 +268,18 @@ pub(crate) fn field(page: &str, name: &str) -> String {
     }
     let text = plain(tag.split_once("value=\"").unwrap().1.split('"').next().unwrap());
     let is_hidden = page.contains(&format!("type=\"hidden\" name=\"{name}\""));
-    // The specification of HTML: a line of text has no line ends, and a form has those of the
-    // network.
+    // By the HTML specification, a one-line field has no line ends, and a form has CRLF.
     if is_hidden { text.replace("\r\n", "\n").replace(['\r', '\n'], "\r\n") } else { text.replace(['\r', '\n'], "") }
 }
 
-/// A text of a page as it is read.
+/// The text of a page without HTML escapes.
 pub(crate) fn plain(html: &str) -> String {
     [("&#60;", "<"), ("&#62;", ">"), ("&#34;", "\""), ("&#39;", "'"), ("&#38;", "&"), ("&amp;", "&")]
         .iter()
         .fold(html.to_owned(), |text, (code, sign)| text.replace(code, sign))
 }
 
-/// Makes a test of each of these functions on every broker.
+/// Creates a test of each of these functions on every broker.
 #[macro_export]
 macro_rules! on_brokers {
     ($($case:ident)*) => {
@@ -329,7 +327,7 @@ impl Stream {
             if read.unwrap_or(0) == 0 || line == "0\r\n" {
                 return None;
             }
-            // The sizes of chunks stand between, and are no field.
+            // The sizes of chunks are between the fields.
             let line = line.trim_end_matches(['\r', '\n']);
             match line.split_once(": ") {
                 Some(("event", value)) => name = Some(value.to_owned()),
