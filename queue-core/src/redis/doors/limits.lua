@@ -1,6 +1,6 @@
--- Limits: which chains may start. A chain is a group, a digit (as in `line`) and the keys of
--- limits, each of 16 bytes behind their length in one byte. A chain with keys is *open*, or *shut*
--- under a key that has let none of its jobs start:
+-- Limits: which chains may start. A chain is a group, a digit (as in `line`) and limit keys, each
+-- of 16 bytes after their length in one byte. A chain with keys is *open*, or *shut* under a key
+-- that permitted none of its jobs to start:
 --
 --   `chains`    chain -> 'o' and a ticket (7 bytes), or 's', the key, the era of virtual time
 --               (2 bytes), a start and a ticket (7 bytes each). One that has waited and is open
@@ -19,18 +19,18 @@
 --               it is closed in milliseconds
 --   `holders`   255, key, zero, id of each running job
 --
--- A chain is open until it is looked at: a claim shuts what it finds and cannot start. A key that
--- has room again is in `roomy` before the script ends that gives it room. So nothing waits that may
--- start, and no claim looks at what is shut.
+-- A chain is open until a claim examines it: the claim shuts the chains whose jobs cannot start. A
+-- script that gives a key room adds the key to `roomy` before it ends. For this reason no job waits
+-- that may start, and no claim examines shut chains.
 --
--- A chain keeps its place among those that wait until a job of it starts: its ticket is less than
--- those of chains that have not waited. Until then no chain of its group that has not waited, and
--- has no higher priority, takes a start from its key.
+-- A chain that waits keeps its place until one of its jobs starts: its ticket is smaller than those
+-- of chains that have not waited. Until then no chain of its group that has not waited, and has no
+-- higher priority, takes a start from its key.
 --- include script/tools, script/rare
 
 local made_limits = nil
 
--- Its functions are made when a queue has limits.
+-- These functions are created only if a queue has limits.
 local function limits()
   if made_limits then
     return made_limits
@@ -42,8 +42,8 @@ local function limits()
     return struct.pack('>I7', math.floor(math.min(math.max(number, 0), FOREVER)))
   end
 
-  -- Tickets are drawn by the hundred: numbers that a script has no use for are left out. Those of
-  -- chains that do not wait, or have not waited since their last start, are behind all others.
+  -- Tickets are reserved a hundred at a time, and a script leaves out those that it does not use.
+  -- The tickets of chains that have not waited since their last start are larger than all others.
   local function ticket(waits)
     if L.ticket == L.last_ticket then
       L.last_ticket = whole(call('HINCRBY', K.meta, 'ticket', '100'))
@@ -63,7 +63,7 @@ local function limits()
   end
   L.keys_of = keys_of
 
-  -- What is declared or set of the limit of a key.
+  -- The effective rule of the limit of a key.
   local function rule_of_key(key)
     local name = string.sub(key, 1, 6)
     if not rules_of[name] then
@@ -80,8 +80,8 @@ local function limits()
     return rules_of[name]
   end
 
-  -- What a key lets start, as far as this script knows: free slots, how far its arrival time is
-  -- ahead, until when it is closed.
+  -- The state of a key in this script: free slots, how far its arrival time is ahead, and until
+  -- when it is closed.
   local function state_of(key)
     local state = keys[key]
     if not state then
@@ -98,10 +98,10 @@ local function limits()
       if tat and rule.step then
         state.ahead = math.max(whole(tat) - micros, 0)
         if (starts ~= rule.starts or period ~= rule.period) and tonumber(starts) and tonumber(period) and tonumber(period) > 0 then
-          -- From now on time passes by the new rate.
+          -- From now on the new rate applies.
           state.ahead, state.dirty = math.floor(state.ahead / (period / starts) * rule.step), true
         end
-        -- More was stored by a clock that was wrong: it is brought back by the next claim.
+        -- A wrong clock has stored a larger value. The next claim corrects it.
         state.dirty = state.dirty or state.ahead > rule.most
         state.ahead = math.min(state.ahead, rule.most)
       end
@@ -116,8 +116,8 @@ local function limits()
     return math.ceil(math.min(cost, rule.burst) * rule.step)
   end
 
-  -- From when on a key lets a job of this cost start, in milliseconds, its slots apart: nothing, it
-  -- does now.
+  -- The time in milliseconds from which the rate of a key permits a job of this cost; nil: now.
+  -- Slots are not checked.
   function L.opens_at(key, cost)
     local state = state_of(key)
     local upto = state.closed > now and state.closed or nil
@@ -125,13 +125,13 @@ local function limits()
     return wait > 0 and math.max(upto or 0, math.ceil((micros + wait) / 1000)) or upto
   end
 
-  -- The same with its slots: FOREVER, none is free.
+  -- The same including slots; FOREVER: no slot is free.
   function L.until_when(key, cost)
     return state_of(key).left <= 0 and FOREVER or L.opens_at(key, cost)
   end
 
-  -- Until when a key is reserved for a waiting job that costs more. `upto`: the value that is
-  -- stored with the key.
+  -- The time until which a key is reserved for a waiting job with a higher cost. `upto`: the time
+  -- for the key itself.
   function L.kept_until(key, upto)
     local at = whole(call('ZSCORE', K.wake, key))
     return at > math.max(now, upto or 0) and not call('ZSCORE', K.roomy, key) and at or upto
@@ -148,9 +148,9 @@ local function limits()
     return call('ZRANGEBYLEX', K.shut, '[' .. key, '(' .. key .. '\255', 'LIMIT', 0, 1)[1]
   end
 
-  -- The same for a job that does not wait for the key yet. Where all jobs cost the same, each of
-  -- them says as much as the key itself; and no job waits longer than the rule lets a rate be
-  -- ahead, unless a clock was wrong.
+  -- The same for a job that does not wait for the key yet. If all jobs cost the same, the key
+  -- itself is decisive. A stored time beyond the longest debt of the rule is ignored, because a
+  -- wrong clock has set it.
   function L.reserved_until(key, upto)
     local rule = rule_of_key(key)
     local at = rule.step and has_costs() and L.kept_until(key, upto)
@@ -161,7 +161,7 @@ local function limits()
     return has_costs() and math.max(whole(call('HGET', K.costs, id)), 1) or 1
   end
 
-  -- What holds a job of a chain back: the key, and until when.
+  -- The key that blocks a job of a chain, and the time until which it does.
   function L.blocker(chain, id)
     local cost = L.cost_of(id)
     for _, key in ipairs(keys_of(chain)) do
@@ -175,7 +175,7 @@ local function limits()
     end
   end
 
-  -- A job of a chain takes its slots and its starts, all or none; `back`: it gives them back.
+  -- Charges the slots and the starts of a job to its keys; `back`: refunds them.
   function L.take(chain, id, back)
     local cost = L.cost_of(id)
     for _, key in ipairs(keys_of(chain)) do
@@ -187,7 +187,7 @@ local function limits()
     end
   end
 
-  -- A job returns its charge to the rates at once; its slots are counted again.
+  -- Refunds the charge of a job to the rates at once. Its slots are counted again.
   function L.refund(id)
     local stored = call('HGET', K.grouped, id)
     local chain = stored and string.sub(stored, 1, byte(stored) + 1) or ''
@@ -201,9 +201,9 @@ local function limits()
     end
   end
 
-  -- A run has used something else than its job is charged at a claim: the rest is charged, or given
-  -- back. `used`: starts by limits, '' for all others. Its slots are given back right afterwards,
-  -- so that the keys are looked at.
+  -- Corrects the charge of a job by the usage of its run: the difference is charged or refunded.
+  -- `used`: starts by limits, '' for all others. The slots of the job are released right
+  -- afterwards, so that the keys are examined again.
   function L.correct(id, used)
     local stored, declared = call('HGET', K.grouped, id), L.cost_of(id)
     for _, key in ipairs(stored and keys_of(string.sub(stored, 1, byte(stored) + 1)) or {}) do
@@ -217,8 +217,8 @@ local function limits()
     keys = {}
   end
 
-  -- A limit of a job has had enough until a time: the one of a name, or without a name the first
-  -- with a rate, or the first. False: it has none.
+  -- Closes a limit of a job until a time: the limit with this name, or without a name the first one
+  -- with a rate, or else the first one. False: the job has no such limit.
   function L.close(id, upto, name)
     local stored = call('HGET', K.grouped, id)
     local chosen, with_rate = nil, false
@@ -240,7 +240,7 @@ local function limits()
     return true
   end
 
-  -- Writes down what has changed of rates.
+  -- Stores the changed rates.
   function L.write()
     for key, state in pairs(keys) do
       if state.dirty then
@@ -250,7 +250,8 @@ local function limits()
     end
   end
 
-  -- Keys may have room again. None is kept for a job that costs more, before a claim has looked.
+  -- Marks keys that may have room again. None of them is reserved for a job with a higher cost
+  -- until a claim has examined it.
   function L.recheck_keys(loose)
     local roomy, woken = {}, {}
     for _, key in ipairs(loose) do
@@ -264,7 +265,7 @@ local function limits()
     call_in_pieces('ZREM', K.wake, woken)
   end
 
-  -- Chains are shut under a key that opens at this time.
+  -- Records the time at which a key opens under which chains are shut.
   local function wake_at(key, at)
     if at < FOREVER then
       call('ZADD', K.wake, ms(at), key)
@@ -276,7 +277,7 @@ local function limits()
     end
   end
 
-  -- Where a chain is: what `chains` has of it. It is read once.
+  -- The value of a chain in `chains`. It is read once.
   local function place_of(entry)
     if places[entry] == nil then
       places[entry] = call('HGET', K.chains, entry)
@@ -291,7 +292,8 @@ local function limits()
     return L.has_ranked
   end
 
-  -- Moves chains, each of which is a group, a digit, keys and a new place; without a place it goes.
+  -- Moves chains, each of which is a group, a digit, keys and a new place. Without a place the
+  -- chain is removed.
   local function move(moves)
     local from, to, placed, gone = { {}, {}, {} }, { {}, {}, {} }, {}, {}
     local function note(lists, place, group, digit, chain, score)
@@ -332,27 +334,27 @@ local function limits()
     if #from[3] > 0 and has_ranked() then
       call_in_pieces('ZREM', K.ranked, from[3])
     end
-    -- Without priorities all chains are alike.
+    -- Without priorities all chains have the same rank.
     if has('p') and #to[3] > 0 then
       call_in_pieces('ZADD', K.ranked, to[3])
       L.has_ranked = true
     end
   end
 
-  -- Takes a chain out of where it is.
+  -- Removes a chain from its place.
   function L.remove(group, digit, chain)
     move({ { group, digit, chain, false } })
   end
 
-  -- A chain is open, and the last of its group; unless it is shut already.
+  -- Adds an open chain as the last one of its group, unless it exists.
   function L.join(group, digit, chain)
     if not place_of(group .. digit .. chain) then
       move({ { group, digit, chain, 'o' .. ticket() } })
     end
   end
 
-  -- Chains are shut, each under a key until a time, and have their places. Without a time the key
-  -- has room, for others that wait.
+  -- Shuts chains, each under a key until a time, at their new places. Without a time the key has
+  -- room, but for other jobs that wait.
   local function shut(moves, shut_under)
     move(moves)
     local unroomy = {}
@@ -369,8 +371,8 @@ local function limits()
     end
   end
 
-  -- The place of a chain that is shut under a key: that in which it has waited, or one behind the
-  -- others. Who waits since an earlier era comes first.
+  -- The place of a chain that is shut under a key: its former place if it has waited, or a place
+  -- behind the others. A chain that has waited since an earlier era comes first.
   local function under(key, start, waited)
     if waited then
       return 's' .. key .. string.sub(waited, 9) .. string.sub(waited, 2, 8)
@@ -379,7 +381,7 @@ local function limits()
     return 's' .. key .. L.era .. packed(start) .. ticket(true)
   end
 
-  -- The place of a chain that is open and has waited, and of which this script has picked nothing.
+  -- The place of an open chain that has waited and from which this script has picked no job.
   local function waited_at(entry)
     local place = not L.picked[entry] and place_of(entry)
     return place and #place > 8 and byte(place) == 111 and place -- 'o'
@@ -390,7 +392,7 @@ local function limits()
     return call('ZRANGEBYLEX', K.line, '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, 1)[1]
   end
 
-  -- The place in `numbered` of a member of `line`: nothing without limits or a group, or of a
+  -- The place in `numbered` of a member of `line`; nil without limits or a group, and for a
   -- suspect.
   local function numbered(member)
     local digit = 3 + byte(member, 1) * 256 + byte(member, 2)
@@ -400,7 +402,7 @@ local function limits()
   end
   L.numbered = numbered
 
-  -- Members of `line` have come, or have left: `back`.
+  -- Adds the places of members of `line`; `back`: removes them.
   function L.number(members, back)
     local list = {}
     for _, member in ipairs(members) do
@@ -413,8 +415,8 @@ local function limits()
     call_in_pieces(back and 'ZREM' or 'ZADD', K.numbered, list)
   end
 
-  -- The first job with limits of a group and a digit, as a member of `line`, and its number. What
-  -- other hands have left there goes.
+  -- The first job with limits of a group and a digit, as a member of `line`, and its number. Places
+  -- that another program has left are removed.
   function L.first_numbered(prefix, in_line)
     for _ = 1, 100 do
       local place = call('ZRANGEBYLEX', K.numbered, '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, 1)[1]
@@ -426,8 +428,8 @@ local function limits()
     end
   end
 
-  -- A job has left its chain: that at a place in `line`, if it is known. If the chain is shut, its
-  -- key may have waited for this job, and lets others start that cost less.
+  -- A job has left its chain; `member` is its place in `line` if known. If the chain is shut, its
+  -- key may have waited for this job, and may now permit jobs with a lower cost.
   function L.leave(group, digit, chain, member)
     if member then
       L.number({ member }, true)
@@ -441,12 +443,12 @@ local function limits()
     end
   end
 
-  -- Whether a group has a chain that is open; whether one is.
+  -- Whether a group has an open chain.
   function L.has_open(group)
     return call('ZRANGEBYLEX', K.open, '[' .. group .. '!', '(' .. group .. '4', 'LIMIT', 0, 1)[1] and true or false
   end
 
-  -- The key that a chain is shut under.
+  -- The key under which a chain is shut.
   function L.shut_under(group, digit, chain)
     return string.match(place_of(group .. digit .. chain) or '', '^s(' .. string.rep('.', 16) .. ')')
   end
@@ -461,21 +463,21 @@ local function limits()
     return string.sub(member, 33, behind - 1), string.sub(member, behind, behind), string.sub(member, behind + 1)
   end
 
-  -- How many jobs the chain of a member of `shut` has.
+  -- The number of jobs in the chain of a member of `shut`.
   function L.depth_of_shut(member)
     local group, digit, chain = L.parts_of_shut(member)
     local prefix = group .. digit .. chain
     return call('ZLEXCOUNT', K.line, '[' .. prefix, '(' .. prefix .. '\255')
   end
 
-  -- Keys whose time has come may have room.
+  -- Marks keys whose time has come, because they may have room.
   function L.come_due()
     local woken = call('ZRANGEBYSCORE', K.wake, '-inf', ms(now), 'LIMIT', 0, C.limit_step)
     call_in_pieces('ZREM', K.wake, woken)
     L.recheck_keys(woken)
   end
 
-  -- How many starts of cost 1 a key lets come now, and from when on if none.
+  -- The number of starts of cost 1 that a key permits now, or 0 and the time of the next one.
   local function room_of_key(key)
     local state = state_of(key)
     local upto = L.until_when(key, 1)
@@ -487,7 +489,7 @@ local function limits()
     return state.left
   end
 
-  -- Whether a key is kept for the first job of a chain that is shut under it.
+  -- Whether a key is reserved for the first job of a chain that is shut under it.
   local function is_kept_for(key, group, digit, chain)
     local head = rule_of_key(key).step and has_costs() and has_jobs(group, digit, chain)
     return head and L.cost_of(string.sub(head, #group + #chain + 9)) > 1
@@ -521,11 +523,11 @@ local function limits()
     end
   end
 
-  -- Of chains of a group that are shut under one key that of the highest priority is opened first,
-  -- and of these the oldest: it changes starts with the one whose turn it is. `members`: those that
-  -- are opened, from a place on; `opened`: those that were; `starts`: era and start of those that
-  -- have others than in their place. Gives the one to open, and where the other one goes if that is
-  -- behind them all.
+  -- The chain to open first among the chains of a group that are shut under one key: that of the
+  -- highest priority, and of these the oldest. It swaps its start with the chain that would be
+  -- next. `members`: the chains to open, from `at` on. `opened`: the chains that were opened
+  -- before. `starts`: era and start of chains that differ from their places. Returns the chain to
+  -- open, and the new place of the other one if that is behind all members.
   local function first_by_priority(key, members, at, last, opened, starts)
     local member = members[at]
     local group, digit, chain = L.parts_of_shut(member)
@@ -541,7 +543,7 @@ local function limits()
       local place = entry and place_of(entry) or ''
       local other = entry and string.sub(place, 2) .. entry
       if not entry or string.sub(place, 1, 17) ~= 's' .. key or string.sub(place, 27) ~= its_ticket then
-        -- Other hands have left it there.
+        -- Another program has left it there.
         call('ZREM', K.ranked, found)
       elseif not opened[other] then
         starts[other], starts[member] = starts[member] or string.sub(member, 17, 25), starts[other] or string.sub(other, 17, 25)
@@ -558,9 +560,9 @@ local function limits()
     return member
   end
 
-  -- Opens chains that are shut under keys with room, at most so many of each that may be served.
-  -- Those of groups that may not be are opened on the way: no claim meets them again. Gives the
-  -- groups of all.
+  -- Opens chains that are shut under keys with room: per key, at most `most` chains whose groups
+  -- may be served. Chains of other groups are opened on the way, and no claim examines them again.
+  -- Returns the groups of all opened chains.
   function L.open_some(most, serves)
     local groups, moves, unroomy, left, opened, starts = {}, {}, {}, most + C.limit_step, {}, {}
     L.era = nil
@@ -570,7 +572,7 @@ local function limits()
     local examined = call('ZRANGE', K.roomy, 0, C.limit_step - 1)
     L.are_roomy = #examined > 0
     if #examined == C.limit_step then
-      -- The next claim looks at the keys behind these.
+      -- The next claim examines the keys after these.
       local behind = {}
       for at, key in ipairs(examined) do
         behind[2 * at - 1], behind[2 * at] = ms(now), key
@@ -587,7 +589,7 @@ local function limits()
         end
       end
       while asked > 0 and from do
-        -- One more than may be opened says whether others wait.
+        -- One more than may be opened is read, to find out whether others wait.
         local members = call('ZRANGEBYLEX', K.shut, from, '(' .. key .. '\255', 'LIMIT', 0, asked + 1)
         from = #members > asked and '(' .. members[asked]
         local last, postpone = math.min(#members, asked), false
@@ -622,7 +624,7 @@ local function limits()
         if reserved then
           break
         elseif postpone then
-          -- It may be before the last that was read.
+          -- It may be before the last one that was read.
           move(moves)
           moves, from = {}, '[' .. key
         elseif not from then
@@ -650,8 +652,8 @@ local function limits()
     end
   end
 
-  -- The next job of a chain that a claim may take, as a member of `line`. Most chains give one job
-  -- to a claim: few are read, then more.
+  -- The next job of a chain that a claim may take, as a member of `line`. Most chains provide one
+  -- job per claim, so few jobs are read at first.
   local function head_of(item)
     if item.next > #item.heads and not item.whole then
       local prefix, asked = item.group .. item.digit .. item.chain, 3 * #item.heads + 2
@@ -665,22 +667,22 @@ local function limits()
     return item.heads[item.next]
   end
 
-  -- What a round of a claim has cost. The next one may examine as much. A chain that is shut costs
-  -- as much time as six other entries.
+  -- The cost of a round of a claim. The next round may examine as much again. To shut a chain takes
+  -- as much time as to examine six other entries.
   function L.next_round()
     local steps = 6 * L.looked + L.passed + math.min(call('ZCARD', K.roomy), C.limit_step)
     L.looked, L.passed = 0, 0
     return steps
   end
 
-  -- Whether a claim may look at further chains.
+  -- Whether a claim may examine further chains.
   local function may_look()
     L.looked = L.looked + 1
     return L.looked <= C.limit_step + 500
   end
 
-  -- The next job of the open chains of a group and a digit. What cannot start is shut. `only`: who
-  -- blocks the group line, and its chain.
+  -- The next job of the open chains of a group and a digit. Chains that cannot start a job are
+  -- shut. `only`: the job that blocks the group line. `its_chain`: its chain.
   function L.next_of(entry, digit, asked, only, its_chain)
     entry.chains = entry.chains or {}
     local queue = entry.chains[digit]
@@ -699,7 +701,7 @@ local function limits()
         queue.from = #found == asked and '(' .. found[#found] or nil
         for _, member in ipairs(found) do
           local chain = string.sub(member, prefix + 8)
-          -- One that has waited has more in its place.
+          -- The place of a chain that has waited is longer.
           if byte(member, prefix + 1) > 0 then
             places[entry.group .. digit .. chain] = 'o' .. string.sub(member, prefix + 1, prefix + 7)
           end
@@ -713,7 +715,7 @@ local function limits()
       queue.at = queue.at + 1
       local member = head_of(item)
       if not member then
-        -- All of it was picked.
+        -- All of its jobs were picked.
         L.leave(entry.group, digit, item.chain)
       else
         local id = string.sub(member, prefix + #item.chain + 8)
@@ -736,9 +738,9 @@ local function limits()
     end
   end
 
-  -- After the picked jobs were taken, or not: empty chains are removed, chains whose limits have no
-  -- room are shut, and the others move to the end; in the order of their last picks. A chain of
-  -- which no job was taken keeps its place.
+  -- Updates the chains after the picked jobs were taken or not: empty chains are removed, chains
+  -- whose limits have no room are shut, and the others move to the end, in the order of their last
+  -- picks. A chain of which no job was taken keeps its place.
   function L.settle_picks(picks, passed, admitted, parts)
     local loose, moves, shut_under, started = {}, {}, {}, {}
     for at, pick in ipairs(picks) do
@@ -792,7 +794,7 @@ local function limits()
 
   L.has_jobs = has_jobs
 
-  -- The slots of a job that runs, as members of `holders`.
+  -- The slots of a running job, as members of `holders`.
   function L.slots(chain, id)
     local slots = keys_of(chain)
     for at, key in ipairs(slots) do

@@ -1,9 +1,9 @@
--- Rotation of groups: which jobs a claim takes, one at a time, of the group with the least virtual
--- start. Plain jobs are one more group, whose name is empty.
+-- Rotation of groups: selects the jobs of a claim, one at a time, from the group with the smallest
+-- virtual start. Plain jobs count as another group, whose name is empty.
 --- include doors/groups, doors/admit
 
--- Puts a group where it belongs among those that wait until they are served, from a place on.
--- Mostly that is the last place.
+-- Inserts a group into the queue of groups that wait to be served, from a position on. Usually it
+-- becomes the last one.
 local function insert(queue, at, entry)
   local function is_served_after(other)
     return other.start < entry.start or other.start == entry.start and is_before(other.group, entry.group)
@@ -23,7 +23,7 @@ local function insert(queue, at, entry)
   table.insert(queue, low, entry)
 end
 
--- The jobs without limits of a group and a digit: the next one; it stays.
+-- The next job without limits of a group and a digit. It is not removed.
 local function peek_free(entry, digit, asked)
   entry.free = entry.free or {}
   local list = entry.free[digit] or { next = 1 }
@@ -40,15 +40,15 @@ local function peek_free(entry, digit, asked)
   return list[list.next], list
 end
 
--- Whether jobs with limits go before other jobs of equal priority: in half of the starts of a
--- group. Multiples of the golden ratio spread evenly, even for every second or third start, because
--- a group that pauses between its starts skips some.
+-- Whether jobs with limits come before other jobs of equal priority. They do in half of the starts
+-- of a group. Multiples of the golden ratio are spread evenly, even if only every second or third
+-- of them occurs, because a group that pauses between its starts skips some.
 local function limited_go_first(entry)
   return math.floor(entry.start / entry.cost) * 0.618033988749895 % 1 < 0.5
 end
 
--- The next job of a group of a queue with limits: of its chains that are open, and of its jobs
--- without limits, in rotation.
+-- The next job of a group in a queue with limits: from its open chains, and from its jobs without
+-- limits, in rotation.
 local function next_with_limits(entry, asked)
   if not entry.room then
     local rule = rule_of(entry.group)
@@ -92,8 +92,8 @@ local function next_with_limits(entry, asked)
   end
 end
 
--- The next job of a group that is eligible, as a member of `line`. One more than is needed is read:
--- who has none has nothing that is ready.
+-- The next job of an eligible group, as a member of `line`. One more than needed is read, to find
+-- out whether the group has further ready jobs.
 local function next_of(entry, asked)
   if has('m') then
     return next_with_limits(entry, asked)
@@ -123,8 +123,8 @@ local function next_of(entry, asked)
   end
 end
 
--- The next of the jobs without a group: one with limits, as a member of `line`, or the list from
--- which one is to be taken.
+-- The next job without a group: one with limits, as a member of `line`, or the list from which a
+-- job has to be taken.
 local function next_plain(entry, lists, may_list, asked)
   for _, digit in ipairs(has('p') and { 0, 1, 2, 3 } or { 2 }) do
     local list = may_list and (lists[digit] or 0) > 0 and digit or nil
@@ -140,11 +140,12 @@ local function next_plain(entry, lists, may_list, asked)
   end
 end
 
--- The picks of a claim of `n` jobs: the starts of plain jobs, the cost of each, and in a queue with
--- limits how many each list gives; and the entries, members and starts of groups.
+-- The picks of a claim of `n` jobs: the starts of plain jobs, the cost of each, and the entries,
+-- members and starts of groups. In a queue with limits, also the groups that were examined, and the
+-- number of jobs for each list.
 local function choose(n)
   restart_era(n + C.limit_step)
-  -- Jobs with limits and without a group are plain ones, too.
+  -- Jobs that have limits but no group are plain jobs, too.
   local limited = has('m') and call('ZSCORE', K.next, NO_GROUP) and { group = NO_GROUP, start = 0 } or nil
   local groups = call('ZCARD', K.next) - (limited and 1 or 0)
   local examined, lists, chosen, plain = {}, {}, limited and {}, 0
@@ -154,7 +155,8 @@ local function choose(n)
   end
   local tombstones = has('t') and call('HLEN', K.tombstones) or 0
   if tombstones > C.limit_step then
-    -- They are not read: at most as many as suspects wait are in the list of suspects.
+    -- The tombstones are not read: at most as many as there are suspects belong to the list of
+    -- suspects.
     plain = math.max(plain - math.max(tombstones - call('LLEN', K.suspect), 0), 0)
   elseif tombstones > 0 then
     for _, tombstone in ipairs(call('HKEYS', K.tombstones)) do
@@ -213,7 +215,7 @@ local function choose(n)
         picks[#picks + 1] = { entry = entry, member = member, start = entry.start }
         entry.start, goes_on = entry.start + entry.cost, entry.room > 0 and (not entry.heads or entry.heads[entry.next])
       elseif looked <= n + (has('m') and C.limit_step + 500 or 100) then
-        -- Its chains are shut now: the next one is looked at instead.
+        -- Its chains are shut now: the next group is examined instead.
         local other = call('ZRANGE', K.next, looked, looked, 'WITHSCORES')
         looked = looked + 1
         if other[1] and other[1] ~= NO_GROUP then
@@ -229,8 +231,8 @@ local function choose(n)
   return starts, plain_cost, picks, has('m') and examined or {}, chosen
 end
 
--- Virtual time advances; starts behind it are removed. Each claim removes more of them than it
--- adds; a sweep removes the rest after a flood.
+-- Advances virtual time, and removes starts before it. Each claim removes more of them than it
+-- adds. A sweep removes the rest after a peak.
 local function served_at(start)
   if start > virtual_time() then
     virtual = start
@@ -278,8 +280,8 @@ local function take_picks(picks)
   local stay, go = {}, {}
   for _, entry in ipairs(touched) do
     local group = entry.group
-    -- Groups with a rule, groups of which not all picks were taken, and groups that may have
-    -- suspects are reviewed.
+    -- Groups with a rule, groups whose picks were not all taken, and groups that may have suspects
+    -- are reviewed.
     local is_empty = not has('m') and entry.whole and not entry.heads[entry.next] and not may_have_suspects() and passed == #picks and not rules
     local list = is_empty and go or stay
     list[#list + 1], list[#list + 2] = ms(last[group]), group

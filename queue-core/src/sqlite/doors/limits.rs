@@ -1,23 +1,23 @@
-//! Limits: which chains may start. A chain is a group, a priority, and the keys of limits; its jobs
-//! that are ready are in the state `CHAINED`, with the number of the chain as rank. A chain is
-//! *open*, or *shut* under a key that has let none of its jobs start.
+//! Limits: which chains may start. A chain is a group, a priority, and limit keys. Its ready jobs
+//! are in the state `CHAINED`, with the number of the chain as rank. A chain is *open*, or *shut*
+//! under a key that permitted none of its jobs to start.
 //!
 //! | table | a row |
 //! |---|---|
-//! | `queue_limited` | a job with limits, for as long as the job or its record is there |
-//! | `queue_chains` | a chain that has a job which is ready: its ticket (the least is next in its group and priority), what it is shut under |
-//! | `queue_slots` | a job that runs and a key of it: slots are counted, and there is no counter |
-//! | `queue_rates` | a key of a limit with a rate: its theoretical arrival time in microseconds, and until when it is closed |
-//! | `queue_wakes` | a key that has, or may have, room from a time on, and chains that are shut under it; a time of 0: now |
-//! | `queue_limits` | what is declared and set of a limit |
+//! | `queue_limited` | a job with limits, while the job or its record exists |
+//! | `queue_chains` | a chain with a ready job: its ticket (the smallest is next in its group and priority), and the key under which it is shut |
+//! | `queue_slots` | a running job and one of its keys: the rows are the slots, without a separate counter |
+//! | `queue_rates` | a key of a limit with a rate: its theoretical arrival time in microseconds, and the time until which it is closed |
+//! | `queue_wakes` | a key under which chains are shut, and the time from which it has, or may have, room; 0: now |
+//! | `queue_limits` | the declared and the set values of a limit |
 //!
 //! A chain is open until a claim examines it: the claim shuts the chains whose jobs cannot start. A
-//! transaction that gives a key room adds it to the wakes. So no job waits that may start, and no
-//! claim examines shut chains.
+//! transaction that gives a key room adds it to the wakes. For this reason no job waits that may
+//! start, and no claim examines shut chains.
 //!
-//! A chain keeps its place among those that wait until a job of it starts: its ticket is less than
-//! [`TICKETS`], those of chains that have not waited are not. Until then no chain of its group that
-//! has not waited, and has no higher priority, takes a start from its key.
+//! A chain that waits keeps its place until one of its jobs starts: its ticket is smaller than
+//! [`TICKETS`], and those of chains that have not waited are not. Until then no chain of its group
+//! that has not waited, and has no higher priority, takes a start from its key.
 
 use rusqlite::{OptionalExtension, ToSql, params};
 
@@ -35,28 +35,28 @@ use crate::{
     },
 };
 
-/// The group of jobs with limits and without a group. It has no share of its own: its jobs are
-/// served among the plain jobs.
+/// The group of jobs that have limits but no group. It has no share: its jobs are served among the
+/// plain jobs.
 pub(crate) const NO_GROUP: &[u8] = b"\0\0";
 
 /// The priority of the job that blocks the line of an ordered group.
 pub(super) const FRONT: i64 = -1;
 
-/// What a job is subject to.
+/// The limits of a job.
 pub(crate) struct Limited {
     pub(crate) keys: Vec<LimitKey>,
     stored: Vec<u8>,
     pub(super) cost: u32,
 }
 
-/// When a key lets the next job start.
+/// The condition under which a key permits the next job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// When a slot is free.
+    /// A slot is free.
     Slot,
-    /// At this time, in milliseconds.
+    /// This time has come, in milliseconds.
     At(i64),
-    /// When those that wait for it have started.
+    /// The jobs that wait for the key have started.
     Others,
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn of(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> 
     tx.sql(OF)?.query_row(params![queue.key, id], read).optional()
 }
 
-/// Notes the limits of a new job. It has a group then, too.
+/// Stores the limits of a new job. The job then has a stored group, too.
 pub(super) fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> rusqlite::Result<()> {
     const NOTE: &str = "INSERT OR REPLACE INTO queue_limited (queue, id, keys, cost) VALUES (?1, ?2, ?3, ?4)";
     let Some(limits) = &job.limits else { return Ok(()) };
@@ -82,12 +82,12 @@ pub(super) fn note(tx: &mut Tx<'_>, queue: &Queue<'_>, job: &NewJob) -> rusqlite
     tx.sql(NOTE)?.execute(params![queue.key, job.id.as_bytes(), limits.chain(), limits.cost]).map(drop)
 }
 
-/// The group of a new job, as it is stored.
+/// The stored group of a new job.
 pub(super) fn group_of(job: &NewJob) -> Option<Vec<u8>> {
     job.group.as_ref().map(GroupName::stored).or_else(|| job.limits.is_some().then(|| NO_GROUP.to_vec()))
 }
 
-/// Forgets the limits of a job that is gone.
+/// Removes the limits of a deleted job.
 pub(super) fn forget(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
     const FORGET: &str = "DELETE FROM queue_limited WHERE queue = ?1 AND id = ?2";
     if tx.may_have_limits() {
@@ -96,7 +96,7 @@ pub(super) fn forget(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized))
     Ok(())
 }
 
-/// What is declared or set of the limit of a key.
+/// The effective rule of the limit of a key.
 pub(crate) fn rule(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<LimitRule> {
     const RULE: &str = "SELECT stored FROM queue_limits WHERE queue = ?1 AND name = ?2";
     let name = &key.as_bytes()[..LimitKey::NAME];
@@ -104,14 +104,14 @@ pub(crate) fn rule(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::
     Ok(stored.map(|stored| LimitRecord::effective_rule(&stored)).unwrap_or_default())
 }
 
-/// How many jobs hold a slot of a key.
+/// The number of jobs that hold a slot of a key.
 pub(crate) fn held(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<i64> {
     const HELD: &str = "SELECT count(*) FROM queue_slots WHERE queue = ?1 AND key = ?2";
     tx.sql(HELD)?.query_row(params![queue.key, key.as_bytes()], |row| row.get(0))
 }
 
-/// How many ready jobs have limits, counted up to `most`: those without a group if `is_plain`,
-/// those of groups if not.
+/// The number of ready jobs with limits, counted up to `most`: those without a group if `is_plain`,
+/// and otherwise those of groups.
 pub(super) fn count(tx: &Tx<'_>, queue: &Queue<'_>, is_plain: bool, most: u64) -> rusqlite::Result<u64> {
     const PLAIN: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_chains AS chains CROSS JOIN queue_jobs AS jobs
         ON jobs.queue = chains.queue AND jobs.state = ?2 AND jobs.rank = chains.chain
@@ -123,8 +123,8 @@ pub(super) fn count(tx: &Tx<'_>, queue: &Queue<'_>, is_plain: bool, most: u64) -
     tx.sql(count)?.query_row(params![queue.key, CHAINED, NO_GROUP, Unsigned(most)], |row| Unsigned::get(row, 0))
 }
 
-/// The chain of a job that is ready is open, and the last of its group and priority; unless it is
-/// there already. Gives its number.
+/// Opens the chain of a ready job as the last one of its group and priority, unless it exists.
+/// Returns its number.
 pub(super) fn join(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], priority: i64, limited: &Limited) -> rusqlite::Result<i64> {
     const JOIN: &str = "INSERT INTO queue_chains (queue, name, priority, keys, ticket) VALUES (?1, ?2, ?3, ?4, 1 + max(?5,
         ifnull((SELECT max(ticket) FROM queue_chains WHERE queue = ?1 AND name = ?2 AND priority = ?3 AND shut IS NULL), 0)))
@@ -134,13 +134,13 @@ pub(super) fn join(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], priority: i64, l
     tx.sql(CHAIN)?.query_row(params![queue.key, name, priority, limited.stored], |row| row.get::<_, i64>(0))
 }
 
-/// Opens a chain that was shut. It keeps its ticket: it is next.
+/// Opens a shut chain. It keeps its ticket, so it is next.
 pub(super) fn open(tx: &Tx<'_>, chain: i64) -> rusqlite::Result<()> {
     const OPEN: &str = "UPDATE queue_chains SET shut = NULL WHERE chain = ?1";
     tx.sql(OPEN)?.execute([chain]).map(drop)
 }
 
-/// Puts an open chain of which a job has started behind the others of its group and priority.
+/// Moves an open chain of which a job has started behind the others of its group and priority.
 pub(super) fn to_end(tx: &Tx<'_>, chain: i64) -> rusqlite::Result<()> {
     const TO_END: &str = "UPDATE queue_chains SET ticket = 1 + max(?2, ifnull((SELECT max(ticket) FROM queue_chains AS other
         WHERE other.queue = queue_chains.queue AND other.name = queue_chains.name AND other.priority = queue_chains.priority AND other.shut IS NULL), 0))
@@ -156,13 +156,13 @@ pub(crate) fn chains(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], most: usize) -
     tx.sql(CHAINS)?.query_map(params![queue.key, name, Unsigned(most)], |row| row.get::<_, i64>(0))?.collect()
 }
 
-/// Whether a chain has a job that is ready.
+/// Whether a chain has a ready job.
 fn has_jobs(tx: &Tx<'_>, queue: &Queue<'_>, chain: i64) -> rusqlite::Result<bool> {
     const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3)";
     tx.sql(ANY)?.query_row(params![queue.key, CHAINED, chain], |row| row.get(0))
 }
 
-/// Forgets a chain that has no job any more. True: it did.
+/// Removes a chain without jobs. True: it was removed.
 pub(super) fn drop_empty(tx: &Tx<'_>, queue: &Queue<'_>, chain: i64) -> rusqlite::Result<bool> {
     const DROP: &str = "DELETE FROM queue_chains WHERE chain = ?1";
     let is_empty = !has_jobs(tx, queue, chain)?;
@@ -172,8 +172,8 @@ pub(super) fn drop_empty(tx: &Tx<'_>, queue: &Queue<'_>, chain: i64) -> rusqlite
     Ok(is_empty)
 }
 
-/// A job leaves the line. If its chain is shut, the key may have waited for this job, and lets
-/// others start that cost less.
+/// A job leaves the line. If its chain is shut, the key may have waited for this job, and may now
+/// permit jobs with a lower cost.
 pub(super) fn leave(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
     if tx.may_have_limits()
         && let Some(key) = shut_under(tx, queue, id)?
@@ -199,7 +199,7 @@ pub(super) fn left(tx: &mut Tx<'_>, queue: &Queue<'_>, name: &[u8], limited: &Li
     Ok(())
 }
 
-/// Whether a group has a chain that is open.
+/// Whether a group has an open chain.
 pub(super) fn has_open(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<bool> {
     const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_chains WHERE queue = ?1 AND name = ?2 AND shut IS NULL)";
     if !tx.may_have_limits() {
@@ -208,27 +208,27 @@ pub(super) fn has_open(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite:
     tx.sql(ANY)?.query_row(params![queue.key, name], |row| row.get(0))
 }
 
-/// Whether a job stands in a chain that is open.
+/// Whether a job is in an open chain.
 pub(super) fn is_open(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<bool> {
     const OPEN: &str = "SELECT EXISTS (SELECT 1 FROM queue_jobs JOIN queue_chains ON chain = rank WHERE queue_jobs.queue = ?1 AND id = ?2 AND state = ?3 AND shut IS NULL)";
     tx.sql(OPEN)?.query_row(params![queue.key, id, CHAINED], |row| row.get(0))
 }
 
-/// How many jobs of a group stand in chains.
+/// The number of jobs of a group in chains.
 pub(super) fn depth(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<u64> {
     const DEPTH: &str = "SELECT count(*) FROM queue_chains AS chains CROSS JOIN queue_jobs AS job
         ON job.queue = ?1 AND job.state = ?3 AND job.rank = chains.chain WHERE chains.queue = ?1 AND chains.name = ?2";
     tx.sql(DEPTH)?.query_row(params![queue.key, name, CHAINED], |row| Unsigned::get(row, 0))
 }
 
-/// How many jobs of a group stand in chains of this priority, or of one that goes first.
+/// The number of jobs of a group in chains of this priority or a higher one.
 pub(crate) fn ahead(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], priority: i64) -> rusqlite::Result<u64> {
     const AHEAD: &str = "SELECT count(*) FROM queue_chains AS chains CROSS JOIN queue_jobs AS job
         ON job.queue = ?1 AND job.state = ?4 AND job.rank = chains.chain WHERE chains.queue = ?1 AND chains.name = ?2 AND chains.priority <= ?3";
     tx.sql(AHEAD)?.query_row(params![queue.key, name, priority, CHAINED], |row| Unsigned::get(row, 0))
 }
 
-/// The chain in which a job is ready.
+/// The chain of a ready job.
 pub(super) fn chain_of(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<Option<i64>> {
     const CHAIN: &str = "SELECT rank FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3";
     tx.sql(CHAIN)?.query_row(params![queue.key, id, CHAINED], |row| row.get(0)).optional()
@@ -248,15 +248,15 @@ pub(crate) fn holders(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlit
     Ok(ids.collect::<rusqlite::Result<Vec<_>>>()?.iter().filter_map(|id| JobId::from_bytes(id).ok()).collect())
 }
 
-/// The key under which the chain is shut in which a job stands.
+/// The key under which the chain of a job is shut.
 fn shut_under(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<Option<LimitKey>> {
     const SHUT: &str = "SELECT shut FROM queue_jobs JOIN queue_chains ON chain = rank WHERE queue_jobs.queue = ?1 AND id = ?2 AND state = ?3 AND shut IS NOT NULL";
     let shut: Option<Vec<u8>> = tx.sql(SHUT)?.query_row(params![queue.key, id, CHAINED], |row| row.get(0)).optional()?;
     Ok(shut.and_then(|key| LimitKey::from_bytes(&key)))
 }
 
-/// Until when a key is reserved for a waiting job that costs more. `until`: the value that is
-/// stored with the key.
+/// The time until which a key is reserved for a waiting job with a higher cost. `until`: the time
+/// for the key itself.
 pub(crate) fn kept_until(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, until: Option<i64>) -> rusqlite::Result<Option<i64>> {
     const WAKE: &str = "SELECT at FROM queue_wakes WHERE queue = ?1 AND key = ?2 AND at > ?3";
     let known = until.map_or(tx.now, |at| at.max(tx.now));
@@ -264,8 +264,8 @@ pub(crate) fn kept_until(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, until: 
     Ok(kept.or(until))
 }
 
-/// The same for a job that does not wait for the key yet. No job waits longer than the rule lets a
-/// rate be ahead, unless a clock was wrong.
+/// The same for a job that does not wait for the key yet. A stored time beyond the longest debt of
+/// the rule is ignored, because a wrong clock has set it.
 pub(super) fn reserved_until(
     tx: &Tx<'_>,
     queue: &Queue<'_>,
@@ -281,7 +281,7 @@ pub(super) fn reserved_until(
     Ok(if kept.is_some() && is_waited_for(tx, queue, key)? { kept } else { until })
 }
 
-/// The keys that let a job not start now.
+/// The keys that block the start of a job now.
 pub(crate) fn held_back_by(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<Vec<StoredLimitKey>> {
     let Some(limited) = of(tx, queue, id)? else { return Ok(Vec::new()) };
     let (mut ledger, mut found, shut_under) = (Ledger::default(), Vec::new(), shut_under(tx, queue, id)?);
@@ -304,7 +304,7 @@ pub(crate) fn held_back_by(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlit
     Ok(found)
 }
 
-/// Whether a chain waits that may be looked at, or a key may have room.
+/// Whether an open chain waits, or a key may have room.
 pub(super) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<bool> {
     const WAITS: &str = "SELECT EXISTS (SELECT 1 FROM queue_wakes WHERE queue = ?1 AND at <= ?2)
         OR EXISTS (SELECT 1 FROM queue_groups AS groups WHERE groups.queue = ?1 AND eligible & 1 AND EXISTS (
@@ -312,8 +312,8 @@ pub(super) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<bool> {
     tx.sql(WAITS)?.query_row(params![queue.key, tx.now], |row| row.get(0))
 }
 
-/// When the next key lets a job start for which others wait. Keys that may have room now are not
-/// among them: there is more work.
+/// The time at which the next key permits a job that waits for it. Keys that may have room now are
+/// excluded, because they count as waiting work.
 pub(super) fn next_due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Option<i64>> {
     const NEXT: &str = "SELECT min(at) FROM queue_wakes WHERE queue = ?1 AND at > ?2";
     if !tx.may_have_limits() {
@@ -327,7 +327,7 @@ pub(super) fn is_waited_for(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> r
     tx.sql(ANY)?.query_row(params![queue.key, key.as_bytes()], |row| row.get(0))
 }
 
-/// Stores from when on a key has room.
+/// Stores the time from which a key has room.
 pub(super) fn wake(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &LimitKey, at: i64) -> rusqlite::Result<()> {
     const WAKE: &str = "INSERT INTO queue_wakes (queue, key, at) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET at = excluded.at";
     tx.sql(WAKE)?.execute(params![queue.key, key.as_bytes(), at])?;
@@ -335,8 +335,8 @@ pub(super) fn wake(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &LimitKey, at: i64) 
     Ok(())
 }
 
-/// A key may have room again: the next claim examines it, and until then it is not reserved for a
-/// job that costs more.
+/// A key may have room again: the next claim examines it. Until then it is not reserved for a job
+/// with a higher cost.
 pub(crate) fn recheck_key(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Result<()> {
     const REST: &str = "DELETE FROM queue_wakes WHERE queue = ?1 AND key = ?2";
     if is_waited_for(tx, queue, key)? {
@@ -346,7 +346,7 @@ pub(crate) fn recheck_key(tx: &mut Tx<'_>, queue: &Queue<'_>, key: &LimitKey) ->
     }
 }
 
-/// A job that ran gives its slots back.
+/// Releases the slots of a job that ran.
 pub(super) fn give_slots_back(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
     const GIVE: &str = "DELETE FROM queue_slots WHERE queue = ?1 AND key = ?2 AND id = ?3";
     let Some(limited) = of(tx, queue, id)? else { return Ok(()) };
@@ -357,15 +357,15 @@ pub(super) fn give_slots_back(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &(impl ToS
     Ok(())
 }
 
-/// A job has started: it has a slot of each of its keys.
+/// Occupies a slot of each key of a job that has started.
 pub(crate) fn start(tx: &Tx<'_>, queue: &Queue<'_>, id: &(impl ToSql + ?Sized)) -> rusqlite::Result<()> {
     const TAKE: &str = "INSERT OR IGNORE INTO queue_slots (queue, key, id) VALUES (?1, ?2, ?3)";
     let Some(limited) = of(tx, queue, id)? else { return Ok(()) };
     limited.keys.iter().try_for_each(|key| tx.sql(TAKE)?.execute(params![queue.key, key.as_bytes(), id]).map(drop))
 }
 
-/// A limit of a job has had enough until a time: the one of a name, or without a name the first
-/// with a rate, or the first. False: it has none.
+/// Closes a limit of a job until a time: the limit with this name, or without a name the first one
+/// with a rate, or else the first one. False: the job has no such limit.
 pub(crate) fn close(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8], until: i64, name: Option<&str>) -> rusqlite::Result<bool> {
     let Some(limited) = of(tx, queue, id)? else { return Ok(false) };
     let mut chosen = match name {
@@ -386,7 +386,7 @@ pub(crate) fn close(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8], until: i64, name:
     Ok(true)
 }
 
-/// A job that has not started gives back what it has used of rates.
+/// Refunds the charge of a job that has not started to the rates.
 pub(crate) fn refund(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Result<()> {
     let Some(limited) = of(tx, queue, id)? else { return Ok(()) };
     let mut ledger = Ledger::default();
@@ -395,8 +395,8 @@ pub(crate) fn refund(tx: &mut Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite:
     limited.keys.iter().try_for_each(|key| recheck_key(tx, queue, key))
 }
 
-/// A run has used something else than its job is charged at a claim. Its slots were given back, so
-/// that the keys are looked at.
+/// Corrects the charge of a job by the usage of its run. The slots of the job were released before,
+/// so that the keys are examined again.
 pub(crate) fn correct(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8], used: &Used) -> rusqlite::Result<()> {
     let Some(limited) = of(tx, queue, id)? else { return Ok(()) };
     let mut ledger = Ledger::default();
@@ -404,9 +404,9 @@ pub(crate) fn correct(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8], used: &Used) ->
     ledger.write(tx, queue)
 }
 
-/// Forgets what is known of the rates of keys whose time has passed, at most `items`. Keys that are
-/// closed stay, and are passed over: it examines ten times as many, and the next sweep continues
-/// behind them. Returns how many it has removed, and whether more may be left.
+/// Removes the rates of keys whose theoretical arrival time has passed, at most `items`. Closed
+/// keys are kept, and skipped. For this reason the call examines ten times as many keys, and the
+/// next sweep continues behind them. Returns how many it has removed, and whether more may be left.
 pub(crate) fn prune(tx: &Tx<'_>, queue: &Queue<'_>, items: usize) -> rusqlite::Result<(usize, bool)> {
     const OVER: &str = "SELECT key, tat, closed <= ?3 FROM queue_rates WHERE queue = ?1 AND tat <= ?2 AND (tat, key) > (?4, ?5) ORDER BY tat, key LIMIT ?6";
     const FORGET: &str = "DELETE FROM queue_rates WHERE queue = ?1 AND key = ?2";

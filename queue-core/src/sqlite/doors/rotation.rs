@@ -1,5 +1,5 @@
-//! Rotation of groups: which jobs a claim takes, one at a time, of the group with the least virtual
-//! start. Plain jobs are one more group, whose name is empty.
+//! Rotation of groups: selects the jobs of a claim, one at a time, from the group with the smallest
+//! virtual start. Plain jobs count as another group, whose name is empty.
 
 use std::{
     cmp::Reverse,
@@ -27,8 +27,8 @@ use crate::{
     },
 };
 
-/// Groups of which a claim gets nothing because their chains have to be shut: at most this
-/// number of others is examined instead.
+/// A claim gets no job from a group whose chains have to be shut. It examines at most this number
+/// of other groups instead.
 const PASSED: usize = LIMIT_STEP + 500;
 
 /// A group that may be served.
@@ -38,22 +38,22 @@ pub(super) struct Entry {
     rule: GroupRule,
     cost: i64,
     room: u64,
-    /// The start of the next of its jobs.
+    /// The start of its next job.
     next_start: i64,
     /// The job that blocks its line.
     pub(super) holder: Option<Vec<u8>>,
     /// Its jobs with limits.
     chains: Chains,
-    /// The jobs at the head of its line that are known, each with its place, and the place of the
+    /// The jobs at the head of its line that were read, each with its place, and the place of the
     /// last one.
     heads: VecDeque<(Value, i64)>,
     behind: i64,
-    /// Whether the line has no others.
+    /// Whether the line has no further jobs.
     whole: bool,
     asked: usize,
 }
 
-/// What a claim takes.
+/// The picks of a claim.
 #[derive(Default)]
 struct Picks {
     plain: Vec<i64>,
@@ -64,12 +64,12 @@ struct Picks {
     ledger: Ledger,
 }
 
-/// A job that waits in the line of its group, as `Waiting` reads it.
+/// A waiting job in the line of its group, as `Waiting` reads it.
 /// ?1 queue, ?2 id, ?3 state (in the line of a group).
 const GROUPS_WAITING: &str = "SELECT id, envelope, attempts, crashes, snoozes FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3";
 
-/// Takes jobs of the line and of groups in rotation. False: no group is eligible, and nothing was
-/// done.
+/// Takes jobs of the line and of groups in rotation. False: no group is eligible, and no job was
+/// taken.
 pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission, ledger: Ledger) -> Result<bool, Failed> {
     const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 1)";
     if !tx.may_have_groups() || !tx.sql(ANY)?.query_row([queue.key], |row| row.get(0))? {
@@ -115,7 +115,7 @@ pub(crate) fn take(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission
     Ok(true)
 }
 
-/// Picked jobs that were not taken return their slots and charges; their chains stay open or are
+/// Refunds the slots and charges of picked jobs that were not taken. Their chains stay open or are
 /// shut, in the order of their last picks.
 fn settle(tx: &mut Tx<'_>, queue: &Queue<'_>, picks: &mut Picks, taken: usize) -> Result<(), Failed> {
     let mut left: BTreeMap<i64, usize> = BTreeMap::new();
@@ -140,8 +140,8 @@ fn settle(tx: &mut Tx<'_>, queue: &Queue<'_>, picks: &mut Picks, taken: usize) -
     Ok(picks.ledger.tidy(tx, queue)?)
 }
 
-/// The same in a file in which jobs have limits: until the claim has what it wants, or nothing is
-/// left that could start.
+/// The same in a file with limits. It ends when the claim is complete, or when no other job can
+/// start.
 pub(crate) fn take_limited(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission) -> Result<(), Failed> {
     let mut passed = 0;
     for _ in 0..5 {
@@ -163,7 +163,7 @@ pub(crate) fn take_limited(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut A
     Ok(())
 }
 
-/// Takes a suspect that stands in the line of a group.
+/// Takes a suspect from the line of a group.
 pub(crate) fn take_suspect(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut Admission) -> Result<(), Failed> {
     let Some(Suspect { id, name, start }) = next_suspect(tx, queue, true)? else { return Ok(()) };
     let waiting = tx.sql(GROUPS_WAITING)?.query_row(params![queue.key, id, LINED_SUSPECT], Waiting::read).optional()?;
@@ -176,28 +176,29 @@ pub(crate) fn take_suspect(tx: &mut Tx<'_>, queue: &Queue<'_>, admission: &mut A
             ledger.write(tx, queue)?;
         }
         groups::start(tx, queue, &name, &id, rule)?;
-        // It is served out of order, and its group pays for it: virtual time stands still.
+        // It is served out of order, and its group is charged for it. Virtual time does not
+        // advance.
         charge(tx, row.line, start, cost(rule.weight.map_or(1, u64::from)))?;
         groups::review(tx, queue, &name)?;
     }
     Ok(())
 }
 
-/// A suspect that may start, its group, and the start of that.
+/// A suspect that may start, its group, and the start of the group.
 struct Suspect {
     id: Value,
     name: Vec<u8>,
     start: i64,
 }
 
-/// Where a search for suspects stopped: the start of the group, the place in its line, and the
-/// group.
+/// The place at which a search for suspects stopped: the start of the group, the place in its line,
+/// and the group.
 fn stored_place(start: i64, pos: i64, name: &[u8]) -> Vec<u8> {
     [&start.to_be_bytes()[..], &pos.to_be_bytes()[..], name].concat()
 }
 
-/// The suspects of the groups with one that may start, by the start of the group, behind a place;
-/// which job blocks the line of each.
+/// The suspects after a place, in groups with one that may start, by the start of the group. Each
+/// with the job that blocks the line of its group.
 /// ?1 queue, ?2 state (suspect in the line of a group), ?3 start, ?4 group, ?5 place in its line,
 /// ?6 limit.
 pub(super) const GROUPS_SUSPECT: &str = "SELECT job.id, groups.name, groups.start, groups.front, job.pos FROM queue_groups AS groups \
@@ -206,10 +207,10 @@ pub(super) const GROUPS_SUSPECT: &str = "SELECT job.id, groups.name, groups.star
     AND (groups.start > ?3 OR groups.name > ?4 OR job.pos > ?5) \
     ORDER BY groups.start, groups.name, job.pos LIMIT ?6";
 
-/// The first suspect that no limit holds back, of the group with the least start. Only groups with
-/// a suspect that may start are looked at, and at most [`LIMIT_STEP`] suspects. Limits may hold
-/// back all of these: the next search that `resumes` continues behind them; one that does not
-/// begins with the first group.
+/// The first suspect that no limit blocks, of the group with the smallest start. Only groups with a
+/// suspect that may start are examined, and at most [`LIMIT_STEP`] suspects. If limits block all of
+/// these, the next search that `resumes` continues after them. A search that does not resume begins
+/// with the first group.
 fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>, resumes: bool) -> Result<Option<Suspect>, Failed> {
     const ANY: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 2)";
     const PLACE: &str = ".doubted";
@@ -252,15 +253,15 @@ fn next_suspect(tx: &Tx<'_>, queue: &Queue<'_>, resumes: bool) -> Result<Option<
     Ok(found)
 }
 
-/// Whether a suspect of a group waits, or may wait: a search that stopped half-way has not seen
-/// all.
+/// Whether a suspect of a group waits, or may wait, because a search that stopped half-way has not
+/// examined all.
 pub(crate) fn suspects_wait(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<bool, Failed> {
-    // A search of this turn that found nothing is not repeated.
+    // A search of this turn that was complete and found no suspect is not repeated.
     let found = queue.doubted.get().is_none() && next_suspect(tx, queue, false)?.is_some();
     Ok(found || queue.doubted.get() == Some(true))
 }
 
-/// Whether a group waits of which a lane would get a job that runs no suspect.
+/// Whether a group waits that has a job for a lane without suspects.
 pub(crate) fn waits(tx: &Tx<'_>, queue: &Queue<'_>) -> Result<bool, Failed> {
     const HAS_ELIGIBLE: &str = "SELECT EXISTS (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 1)";
     Ok(tx.may_have_groups()
@@ -272,9 +273,10 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize, ledger: Ledger) -> Re
     let groups_next = eligible_after(tx, queue, jobs, &mut last)?;
     let (mut looked, mut others) = (groups_next.len(), VecDeque::new());
     let mut picks = Picks { ledger, ..Picks::default() };
-    // Those without limits.
+    // Plain jobs without limits.
     let mut plain_left = count(tx, queue, READY, MAX_ITEMS as u64)?;
-    // The least start is first; of equal ones the name decides, and plain jobs have none.
+    // The smallest start comes first. If starts are equal, the name decides; plain jobs have an
+    // empty name.
     let mut order: BinaryHeap<Reverse<(i64, Vec<u8>, usize)>> = BinaryHeap::new();
     let asked = jobs.div_ceil(groups_next.len().max(1));
     let mut limited = None;
@@ -336,7 +338,7 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize, ledger: Ledger) -> Re
         }
     }
     if tx.may_have_limits() {
-        // Of those of which nothing was picked chains may have been shut.
+        // Groups without picks are kept too, because their chains may have been shut.
         return Ok(picks);
     }
     let mut touched = vec![false; picks.entries.len()];
@@ -354,8 +356,8 @@ fn choose(tx: &mut Tx<'_>, queue: &Queue<'_>, jobs: usize, ledger: Ledger) -> Re
     Ok(picks)
 }
 
-/// The next groups that are eligible, by start, and their starts. `last`: the start and the name of
-/// the last one that was read.
+/// The next eligible groups by start, with their starts. `last`: the start and the name of the last
+/// one that was read.
 fn eligible_after(tx: &Tx<'_>, queue: &Queue<'_>, most: usize, last: &mut (i64, Vec<u8>)) -> rusqlite::Result<Vec<(Vec<u8>, i64)>> {
     const NEXT_ELIGIBLE: &str = "SELECT name, start FROM queue_groups
         WHERE queue = ?1 AND eligible & 1 AND (start, name) > (?3, ?4) AND name <> ?5 ORDER BY start, name LIMIT ?2";
@@ -379,7 +381,7 @@ fn entry(tx: &Tx<'_>, queue: &Queue<'_>, name: Vec<u8>, asked: usize) -> Result<
     let line = row.map_or(0, |row| row.line);
     let room = groups::room(tx, queue, &name, rule)?;
     let heads: VecDeque<(Value, i64)> = match &holder {
-        // A suspect is claimed in another way.
+        // A suspect is claimed separately.
         Some(holder) => tx
             .sql("SELECT id FROM queue_jobs WHERE queue = ?1 AND id = ?2 AND state = ?3")?
             .query_map(params![queue.key, holder, LINED], |row| Ok((row.get(0)?, 0)))?
@@ -391,8 +393,8 @@ fn entry(tx: &Tx<'_>, queue: &Queue<'_>, name: Vec<u8>, asked: usize) -> Result<
     Ok(Entry { name, line, rule, cost, room, next_start: 0, holder, chains: Chains::new(asked), heads, behind: i64::MIN, whole, asked })
 }
 
-/// The next job of a group that is eligible: of its chains that are open, and of its jobs without
-/// limits, in turn.
+/// The next job of an eligible group: from its open chains, and from its jobs without limits, in
+/// rotation.
 fn next(tx: &mut Tx<'_>, queue: &Queue<'_>, entry: &mut Entry, ledger: &mut Ledger, start: i64) -> Result<Option<Value>, Failed> {
     if !tx.may_have_limits() {
         return free(tx, queue, entry);
@@ -400,7 +402,7 @@ fn next(tx: &mut Tx<'_>, queue: &Queue<'_>, entry: &mut Entry, ledger: &mut Ledg
     if entry.room == 0 {
         return Ok(None);
     }
-    // As those of others: in the order of bytes a place begins with one more than the priority.
+    // The upper bits of a place are one more than the priority.
     refill(tx, queue, entry)?;
     let priority = entry.heads.front().map(|(_, pos)| (pos >> 56) - 1);
     let holder = entry.holder.clone();
@@ -413,8 +415,8 @@ fn next(tx: &mut Tx<'_>, queue: &Queue<'_>, entry: &mut Entry, ledger: &mut Ledg
     }
 }
 
-/// The next job without limits of a group. One more than is needed is read: who has none has
-/// nothing that is ready.
+/// The next job without limits of a group. One more than needed is read, to find out whether the
+/// group has further ready jobs.
 fn free(tx: &Tx<'_>, queue: &Queue<'_>, entry: &mut Entry) -> Result<Option<Value>, Failed> {
     refill(tx, queue, entry)?;
     if entry.room == 0 {
@@ -440,7 +442,7 @@ fn refill(tx: &Tx<'_>, queue: &Queue<'_>, entry: &mut Entry) -> Result<(), Faile
     Ok(())
 }
 
-/// The weight of plain jobs: their share of what waits, with limits and without.
+/// The weight of plain jobs: their share of the waiting jobs, with and without limits.
 fn share(tx: &Tx<'_>, queue: &Queue<'_>, free: u64) -> Result<u64, Failed> {
     const GROUPS: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_groups WHERE queue = ?1 AND eligible & 1 AND name <> ?3 LIMIT ?2)";
     let groups: u64 = tx.sql(GROUPS)?.query_row(params![queue.key, Unsigned(SHARE_COUNTED), NO_GROUP], |row| Unsigned::get(row, 0))?;
@@ -453,7 +455,7 @@ fn share(tx: &Tx<'_>, queue: &Queue<'_>, free: u64) -> Result<u64, Failed> {
     Ok(share_of_plain(groups, plain, grouped))
 }
 
-/// How many jobs are in a state, at most.
+/// The number of jobs in a state, up to a limit.
 fn count(tx: &Tx<'_>, queue: &Queue<'_>, state: i64, most: u64) -> rusqlite::Result<u64> {
     const COUNT: &str = "SELECT count(*) FROM (SELECT 1 FROM queue_jobs WHERE queue = ?1 AND state = ?2 LIMIT ?3)";
     tx.sql(COUNT)?.query_row(params![queue.key, state, Unsigned(most)], |row| Unsigned::get(row, 0))
