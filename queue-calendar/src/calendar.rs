@@ -1,10 +1,10 @@
-//! Which instants an expression means in a time zone.
+//! The instants of an expression in a time zone.
 //!
-//! - A *fixed* time (no `*` and no step in second, minute and hour) that falls into the gap when
-//!   the clock is put forward ticks at the end of the gap. One that comes twice when the clock is
-//!   put back ticks once, the first time.
-//! - Any other time runs by real time: what falls into the gap does not exist, and what comes twice
-//!   ticks twice.
+//! - A *fixed* time has no `*` and no step in second, minute and hour. If it falls into the gap
+//!   when the clock is put forward, it ticks at the end of the gap. If it occurs twice when the
+//!   clock is put back, it ticks once, the first time.
+//! - Any other time runs by real time. A time in the gap does not exist, and a time that occurs
+//!   twice ticks twice.
 
 use std::time::Duration;
 
@@ -22,15 +22,15 @@ pub struct Calendar {
     zone: TimeZone,
 }
 
-/// Between two changes of the clock of a zone. Some zones have four in a year; a search goes
-/// through a century of them at most.
+/// The maximum number of clock changes that a search examines. Some zones have four in a year, and
+/// a search covers at most a century.
 const REGIMES: usize = 500;
 
 impl Calendar {
-    /// An expression in the zone of this IANA name.
+    /// An expression in the zone with this IANA name.
     ///
     /// # Errors
-    /// What is wrong with the zone: it is unknown, or this machine has no time zones.
+    /// The problem of the zone: it is unknown, or this machine has no time zones.
     pub fn new(expression: Expression, zone: &str) -> Result<Calendar, SyntaxError> {
         let all = || 0..zone.len();
         let known = if zone == "UTC" { Ok(TimeZone::UTC) } else { TimeZone::get(zone) };
@@ -50,7 +50,7 @@ impl Calendar {
         Ok(Calendar { expression, zone })
     }
 
-    /// The first tick after this time. `None`: there is none within a hundred years.
+    /// The first tick after this time. `None` if there is none within a hundred years.
     pub fn next(&self, after_ms: i64) -> Option<i64> {
         match &self.expression {
             Expression::Every(interval) => {
@@ -62,14 +62,14 @@ impl Calendar {
         }
     }
 
-    /// The last tick at or before this time and after that one. `None`: there is none.
+    /// The last tick after `after_ms`, up to and including `until_ms`. `None` if there is none.
     pub fn last(&self, after_ms: i64, until_ms: i64) -> Option<i64> {
         let ticks = |from: i64| self.next(from).is_some_and(|tick| tick <= until_ms);
         if !ticks(after_ms) {
             return None;
         }
-        // `next` grows with its argument: the last argument with a tick until then lies right
-        // before that tick.
+        // `next` grows with its argument. The last argument with a tick until then is right before
+        // that tick.
         let (mut with, mut without) = (after_ms, until_ms);
         while without - with > 1 {
             let middle = with + (without - with) / 2;
@@ -103,8 +103,7 @@ impl Calendar {
         Some(instant.as_millisecond())
     }
 
-    /// Within each stretch of time in which the clock is not changed, local times are instants less
-    /// a number.
+    /// Between two changes of the clock, local times and instants differ by a constant.
     fn next_real(&self, fields: &Fields, after_ms: i64) -> Option<i64> {
         let (mut from, mut itself) = (timestamp(after_ms)?, false);
         for _ in 0..REGIMES {
@@ -122,7 +121,7 @@ impl Calendar {
 }
 
 fn timestamp(ms: i64) -> Option<Timestamp> {
-    // A tick is in whole seconds: what is behind the second does not count.
+    // A tick is in whole seconds, so fractions of a second are dropped.
     Timestamp::from_second(ms.div_euclid(1000)).ok()
 }
 
@@ -144,14 +143,13 @@ fn datetime(moment: Moment) -> Option<DateTime> {
     DateTime::new(i16::try_from(moment.year).ok()?, month, day, hour, part(moment.minute)?, part(moment.second)?, 0).ok()
 }
 
-/// How much later than its time a tick is made, below `most`: always the same for the same name and
-/// tick.
+/// The delay of a tick, below `most`. It is always the same for the same name and tick.
 pub fn jitter(name: &str, tick_ms: i64, most: Duration) -> i64 {
     let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
     if most == 0 {
         return 0;
     }
-    // FNV-1a, and the last steps of splitmix64, so that neighbours differ.
+    // FNV-1a, and the last steps of splitmix64, so that similar values give different results.
     let bytes = name.bytes().chain(tick_ms.to_be_bytes());
     let mut hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -159,7 +157,7 @@ pub fn jitter(name: &str, tick_ms: i64, most: Duration) -> i64 {
     i64::try_from((hash ^ (hash >> 31)) % most).unwrap_or(0)
 }
 
-/// The time zone whose place has this name, for who has left out its region.
+/// The time zone with this place in its name, if the region is missing.
 fn named_alike(place: &str) -> Option<String> {
     let known =
         jiff::tz::db().available().find(|known| known.as_str().rsplit_once('/').is_some_and(|(_, name)| name.eq_ignore_ascii_case(place)));

@@ -1,4 +1,4 @@
-//! Which dates and times of day an expression means. There are no time zones here: every day has 24
+//! The dates and times of day of an expression. There are no time zones here: every day has 24
 //! hours.
 
 use crate::field::Field;
@@ -12,8 +12,8 @@ pub struct Fields {
     pub(crate) day: Field,
     pub(crate) months: u64,
     pub(crate) weekday: Field,
-    /// Second, minute or hour has a `*` or a step: it runs by real time, also where the clock is
-    /// put forward or back.
+    /// Whether second, minute or hour has a `*` or a step. The expression then runs by real time,
+    /// even if the clock is put forward or back.
     pub(crate) interval: bool,
 }
 
@@ -28,12 +28,12 @@ pub(crate) struct Moment {
     pub(crate) second: u32,
 }
 
-/// So many years ahead a tick is searched for: a 29th of February that is a given weekday comes
-/// within 40.
+/// The number of years in which a tick is searched for. A 29th of February on a given weekday
+/// occurs within 40 years.
 const YEARS: i32 = 100;
 
 impl Fields {
-    /// Of second, minute, hour, day, month and weekday.
+    /// The fields second, minute, hour, day, month and weekday.
     pub(crate) fn of(fields: &[Field]) -> Self {
         Fields {
             seconds: fields[0].numbers,
@@ -46,13 +46,13 @@ impl Fields {
         }
     }
 
-    /// Whether no day of any year fits.
+    /// Whether no day of any year matches.
     pub(crate) fn never(&self) -> bool {
         // The calendar repeats itself after 400 years.
         !(2000..2400).any(|year| months(self.months).any(|month| self.days(year, month) != 0))
     }
 
-    /// The next moment behind this one, or this one itself if it is wanted.
+    /// The next moment after this one, or this one itself if `itself` is set and it matches.
     pub(crate) fn next(&self, from: Moment, itself: bool) -> Option<Moment> {
         let from = if itself { Some(from) } else { from.plus_second() };
         let from = from?;
@@ -76,7 +76,7 @@ impl Fields {
         None
     }
 
-    /// The first time of day at this one or behind it.
+    /// The first matching time of day at or after this one.
     fn time(&self, (hour, minute, second): (u32, u32, u32)) -> Option<(u32, u32, u32)> {
         for h in bits(self.hours).filter(|h| *h >= hour) {
             for m in bits(self.minutes).filter(|m| h > hour || *m >= minute) {
@@ -89,7 +89,7 @@ impl Fields {
         None
     }
 
-    /// The days of a month that fit, as bits.
+    /// The matching days of a month, as bits.
     fn days(&self, year: i32, month: u32) -> u64 {
         let length = length_of(year, month);
         let all = (1u64 << (length + 1)) - 2;
@@ -105,7 +105,7 @@ impl Fields {
             by_day |= (1..=length).rev().find(|day| is_workday(*day)).map_or(0, |day| 1 << day);
         }
         for day in bits(self.day.nearest).filter(|day| *day <= length) {
-            // Never in another month.
+            // The nearest workday is in the same month.
             let nearest = match weekday(day) {
                 6 if day > 1 => day - 1,
                 6 => day + 2,
@@ -130,7 +130,7 @@ impl Fields {
             (true, true) => all,
             (true, false) => by_weekday,
             (false, true) => by_day,
-            // As cron has it: one of the two is enough.
+            // As in cron, one of the two is enough.
             (false, false) if self.weekday.both => by_day & by_weekday,
             (false, false) => by_day | by_weekday,
         }

@@ -1,10 +1,10 @@
-//! One field of an expression: a set of numbers, and what days have besides.
+//! One field of an expression: a set of numbers, and special values of days.
 
 use std::ops::Range;
 
 use crate::syntax::SyntaxError;
 
-/// Which field it is.
+/// The kind of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Second,
@@ -22,7 +22,7 @@ impl Kind {
     /// In the order of an expression.
     pub(crate) const ALL: [Kind; 6] = [Kind::Second, Kind::Minute, Kind::Hour, Kind::Day, Kind::Month, Kind::Weekday];
 
-    /// The least and the greatest number. A weekday 7 is Sunday, as 0 is.
+    /// The lowest and the highest number. The weekday 7 is Sunday, like 0.
     fn bounds(self) -> (u32, u32) {
         match self {
             Kind::Second | Kind::Minute => (0, 59),
@@ -44,7 +44,7 @@ impl Kind {
         }
     }
 
-    /// With its article.
+    /// The name with its article.
     fn one(self) -> &'static str {
         match self {
             Kind::Second => "a second",
@@ -65,18 +65,18 @@ impl Kind {
     }
 }
 
-/// A field that was read.
+/// A parsed field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Field {
     /// The numbers, as bits.
     pub(crate) numbers: u64,
-    /// It is `*` or `?` and nothing else.
+    /// Whether it is only `*` or `?`.
     pub(crate) any: bool,
-    /// It has a `*` or a step.
+    /// Whether it has a `*` or a step.
     pub(crate) interval: bool,
     /// Days: `L`, the last of the month.
     pub(crate) last: bool,
-    /// Days: `LW`, the last of the month that is no Saturday or Sunday.
+    /// Days: `LW`, the last of the month that is not a Saturday or Sunday.
     pub(crate) last_workday: bool,
     /// Days: `15W`, the workday nearest to this day in its month, as bits.
     pub(crate) nearest: u64,
@@ -84,7 +84,7 @@ pub(crate) struct Field {
     pub(crate) nth: [u8; 7],
     /// Weekdays: `FRI#L`, as bits.
     pub(crate) last_of: u64,
-    /// Weekdays: a `+` before it; day and weekday have to fit.
+    /// Weekdays: a `+` before it. Both day and weekday have to match.
     pub(crate) both: bool,
 }
 
@@ -95,7 +95,7 @@ impl Field {
     }
 }
 
-/// Reads a field. Places are those in its text.
+/// Parses a field. Error positions are relative to its text.
 pub(crate) fn parse(kind: Kind, text: &str) -> Result<Field, SyntaxError> {
     let mut field = Field::default();
     let mut from = 0;
@@ -236,8 +236,8 @@ impl Item<'_> {
             let number = text.parse::<u32>().ok().filter(|number| (least..=greatest).contains(number));
             return number.ok_or_else(|| SyntaxError::new(place, format!("{one} is {least} to {greatest}")));
         }
-        // A range may begin with what is no number, and go on with another: the place is that of
-        // its first part.
+        // A range may begin with text that is not a number. The error position is that of its first
+        // part.
         let (text, place) = match text.find('-') {
             Some(0) => ("", place.start..place.start),
             Some(end) => (&text[..end], place.start..place.start + end),

@@ -1,13 +1,13 @@
-//! When schedules tick: pure code, without a clock. `queue-macros` takes the syntax alone,
-//! `queue-core` the rest with the feature `zones`.
+//! The times of schedules: pure code, without a clock. `queue-macros` uses only the syntax.
+//! `queue-core` uses all of it with the feature `zones`.
 //!
-//! | module | what it knows |
+//! | module | contents |
 //! |---|---|
-//! | `syntax`, `field` | an expression as text, and what is wrong where in it |
-//! | `civil` | which dates and times of day an expression means, in no time zone |
-//! | `calendar` | which instants these are in a time zone: gaps and overlaps |
-//! | `words` | an expression as people say it |
-//! | `policy`, `plan` | what is done about ticks that were missed, and about a tick while the last job still runs |
+//! | `syntax`, `field` | an expression as text, and its problems with their positions |
+//! | `civil` | the dates and times of day of an expression, without a time zone |
+//! | `calendar` | the instants of these in a time zone: gaps and overlaps |
+//! | `words` | a description of an expression in words |
+//! | `policy`, `plan` | the handling of missed ticks, and of a tick while the last job still runs |
 //!
 //! All times are milliseconds since 1970.
 

@@ -1,5 +1,5 @@
-//! Which ticks are made now, which are skipped, and which comes next: a function of the stored next
-//! tick and of now.
+//! The ticks to make now, the skipped ticks, and the next tick, as a function of the stored next
+//! tick and the time.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -8,61 +8,61 @@ use crate::{
     policy::CatchUp,
 };
 
-/// A tick is on time if it is made within this time. Only a later one was missed, and falls under
-/// the catch-up policy.
+/// A tick is on time if it is made within this time. A later tick was missed, and the catch-up
+/// policy applies to it.
 pub const ON_TIME_MS: i64 = 10_000;
 
-/// So many ticks are counted one by one. Of more it is known that there were at least so many.
+/// The maximum number of ticks that are counted one by one. Beyond that, the count is a minimum.
 const COUNTED: usize = 10_000;
 
-/// Ticks that are not made.
+/// Ticks that are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skipped {
-    /// The first of them.
+    /// The first skipped tick.
     pub from_ms: i64,
-    /// The last of them.
+    /// The last skipped tick.
     pub to_ms: i64,
-    /// How many; of very many, at least so many.
+    /// The number of skipped ticks. If there are very many, it is a minimum.
     pub ticks: u64,
 }
 
-/// What is to be done.
+/// The result of planning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// These ticks are made, in this order.
+    /// The ticks to make, in this order.
     pub make: Vec<i64>,
-    /// These were missed.
+    /// The missed ticks that are skipped.
     pub skipped: Option<Skipped>,
-    /// The tick that comes next. `None`: there is none.
+    /// The next tick. `None` if there is none.
     pub next_ms: Option<i64>,
 }
 
-/// What a plan goes by.
+/// The parameters of a plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
-    /// When it ticks.
+    /// The ticks.
     pub calendar: &'a Calendar,
     /// The name of the schedule, for its jitter.
     pub name: &'a str,
-    /// Ticks are made up to so much later.
+    /// The maximum delay of a tick.
     pub jitter: Duration,
-    /// What is done about missed ticks.
+    /// The catch-up policy for missed ticks.
     pub catch_up: CatchUp,
-    /// Only ticks that are not older are made up for.
+    /// The maximum age of a missed tick that is made.
     pub window: Option<Duration>,
     /// The last tick is not after this one.
     pub end_ms: Option<i64>,
-    /// Most ticks of one plan; the others are for the next one.
+    /// The maximum number of ticks of one plan. The next plan has the others.
     pub most: usize,
 }
 
 impl Rules<'_> {
-    /// When a tick is made.
+    /// The time at which a tick is made.
     pub fn due(&self, tick_ms: i64) -> i64 {
         tick_ms.saturating_add(jitter(self.name, tick_ms, self.jitter))
     }
 
-    /// The first tick after this one.
+    /// The first tick after this time.
     pub fn next(&self, after_ms: i64) -> Option<i64> {
         self.calendar.next(after_ms).filter(|tick| self.end_ms.is_none_or(|end| *tick <= end))
     }
@@ -72,7 +72,7 @@ impl Rules<'_> {
         let mut plan = Plan::default();
         let mut at = next_ms;
         let mut missed = Missed::of(self.catch_up);
-        // Of a long outage, the last ticks matter, and that there were many.
+        // After a long outage, only the last ticks and the number of missed ticks matter.
         while let Some(tick) = at.filter(|tick| self.due(*tick) < now_ms - ON_TIME_MS) {
             if missed.ticks as usize == COUNTED {
                 at = self.jump(tick, now_ms, &mut missed);
@@ -87,7 +87,7 @@ impl Rules<'_> {
         plan.make.extend(missed.wanted(is_on_time).filter(|tick| *tick >= oldest));
         plan.skipped = missed.skipped(&plan.make);
         if plan.make.len() > self.most {
-            // The first are made now, and what is behind them is planned again.
+            // The first ticks are made now, and the others are planned again.
             plan.next_ms = Some(plan.make[self.most]);
             plan.make.truncate(self.most);
             return plan;
@@ -100,12 +100,12 @@ impl Rules<'_> {
         plan
     }
 
-    /// Passes over ticks that nobody counts, and gives the first that was not missed.
+    /// Skips ticks without counting them, and returns the first tick that was not missed.
     fn jump(&self, from_ms: i64, now_ms: i64, missed: &mut Missed) -> Option<i64> {
         let jitter = i64::try_from(self.jitter.as_millis()).unwrap_or(i64::MAX);
         let surely = now_ms.saturating_sub(ON_TIME_MS).saturating_sub(jitter).saturating_sub(1);
         let end = self.end_ms.map_or(surely, |end| end.min(surely));
-        // Backwards from the last, as many as are wanted.
+        // Backwards from the last tick, as many as the policy keeps.
         let (mut last, mut until) = (Vec::new(), end);
         while last.len() < missed.keeps.max(1)
             && let Some(tick) = self.calendar.last(from_ms - 1, until)
@@ -123,13 +123,13 @@ impl Rules<'_> {
     }
 }
 
-/// The ticks that were missed: how many, the first, and the last few.
+/// The missed ticks: their number, the first one, and the last few.
 struct Missed {
     policy: CatchUp,
     keeps: usize,
     ticks: u64,
     first: Option<i64>,
-    /// The last of those that are not kept.
+    /// The last tick that is not kept.
     passed: Option<i64>,
     kept: VecDeque<i64>,
 }
@@ -153,17 +153,17 @@ impl Missed {
         }
     }
 
-    /// Those that are made up for.
+    /// The missed ticks to make.
     fn wanted(&self, is_on_time: bool) -> impl Iterator<Item = i64> {
         let none = self.policy == CatchUp::Last && is_on_time;
         self.kept.iter().copied().filter(move |_| !none)
     }
 
-    /// Those before the ones that are made.
+    /// The missed ticks before the ones that are made.
     fn skipped(&self, made: &[i64]) -> Option<Skipped> {
         let ticks = self.ticks - made.len() as u64;
         let from_ms = self.first.filter(|_| ticks > 0)?;
-        // What was kept and is not made was too old, or gives way to a tick that is on time.
+        // A kept tick that is not made was too old, or is replaced by a tick that is on time.
         let passed = self.kept.iter().rev().find(|tick| !made.contains(tick)).copied();
         Some(Skipped { from_ms, to_ms: passed.or(self.passed).unwrap_or(from_ms), ticks })
     }

@@ -1,34 +1,33 @@
-//! What is done about ticks that were missed, and about a tick while the job of the last one has
-//! not ended.
+//! The policies for missed ticks, and for a tick while the job of the last one has not ended.
 
 use std::time::Duration;
 
 use crate::syntax::SyntaxError;
 
-/// Longest jitter of a schedule.
+/// The longest jitter of a schedule.
 pub const LONGEST_JITTER: Duration = Duration::from_secs(24 * 3600);
 
-/// Most missed ticks that are made up for: the `n` of `all(n)`.
+/// The maximum number of missed ticks that are made: the `n` of `all(n)`.
 pub const MOST_CAUGHT_UP: u32 = 1_000;
 
-/// What is done about ticks that nobody made in time, because no worker ran or the broker was out
-/// of reach.
+/// The policy for ticks that were not made in time, because no worker ran or the broker was
+/// unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CatchUp {
     /// They are skipped.
     Skip,
-    /// The last of them is made up for, unless another tick is due anyway. The others are skipped.
+    /// The last of them is made, unless another tick is due now. The others are skipped.
     #[default]
     Last,
-    /// The last so many are made up for, in their order. Those before are skipped.
+    /// The last `n` of them are made, in their order. Earlier ones are skipped.
     All(u32),
 }
 
 impl CatchUp {
-    /// Reads `skip`, `last` or `all(100)`.
+    /// Parses `skip`, `last` or `all(100)`.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// The problem and its position.
     pub fn parse(text: &str) -> Result<CatchUp, SyntaxError> {
         let all = 0..text.len();
         match text {
@@ -57,26 +56,26 @@ impl std::fmt::Display for CatchUp {
     }
 }
 
-/// What a tick does while the job of the last tick has not ended. A job that waits for its retry
-/// has not ended; a parked or a dead one has.
+/// The effect of a tick while the job of the last tick has not ended. A job that waits for its
+/// retry has not ended. A parked or a dead job has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overlap {
-    /// It makes its job.
+    /// The tick creates its job.
     #[default]
     Allow,
-    /// It is skipped.
+    /// The tick is skipped.
     Skip,
-    /// It waits for the end of that job. One tick waits at most; further ones are skipped.
+    /// The tick waits for the end of that job. At most one tick waits. Further ones are skipped.
     BufferOne,
-    /// It cancels that job, and waits for its end. A newer tick takes the place of one that waits.
+    /// The tick cancels that job, and waits for its end. A newer tick replaces a waiting one.
     CancelRunning,
 }
 
 impl Overlap {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Overlap; 4] = [Overlap::Allow, Overlap::Skip, Overlap::BufferOne, Overlap::CancelRunning];
 
-    /// The word for it everywhere.
+    /// The name of the policy in all interfaces.
     pub fn name(self) -> &'static str {
         match self {
             Overlap::Allow => "allow",
@@ -86,10 +85,10 @@ impl Overlap {
         }
     }
 
-    /// Reads the word.
+    /// Parses the name.
     ///
     /// # Errors
-    /// For another word.
+    /// An unknown name.
     pub fn parse(text: &str) -> Result<Overlap, SyntaxError> {
         Overlap::ALL
             .into_iter()

@@ -1,7 +1,7 @@
 //! An expression as text: the five or six fields of cron, `@hourly` and the like, and `@every 90s`.
 //!
-//! Whatever the text is, reading it takes time and memory in proportion to its length, which is
-//! bounded: a field is a set of at most 60 numbers.
+//! Parsing takes time and memory in proportion to the length of the text, which is bounded. A field
+//! is a set of at most 60 numbers.
 
 use std::{fmt, ops::Range, time::Duration};
 
@@ -10,21 +10,21 @@ use crate::{
     field::{self, Field, Kind},
 };
 
-/// Longest expression, in bytes.
+/// The maximum length of an expression, in bytes.
 pub const LONGEST_TEXT: usize = 256;
 
-/// Longest interval of `@every`: ten years.
+/// The longest interval of `@every`: ten years.
 pub const LONGEST_EVERY: Duration = Duration::from_secs(3653 * 24 * 3600);
 
-/// Shortest interval of `@every`.
+/// The shortest interval of `@every`.
 const SHORTEST_EVERY: Duration = Duration::from_secs(1);
 
-/// What is wrong with a text, and where.
+/// A problem of a text, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// Which bytes of the text.
+    /// The bytes of the text with the problem.
     pub at: Range<usize>,
-    /// What is wrong with them, and what would be right.
+    /// The problem and the fix.
     pub problem: String,
 }
 
@@ -38,7 +38,7 @@ impl SyntaxError {
         self
     }
 
-    /// The text, and a line below it that marks the place.
+    /// The text, with a line below it that marks the position.
     pub fn marked(&self, text: &str) -> String {
         let before = text.get(..self.at.start).map_or(0, |before| before.chars().count());
         let marked = text.get(self.at.clone()).map_or(1, |marked| marked.chars().count().max(1));
@@ -54,16 +54,16 @@ impl fmt::Display for SyntaxError {
 
 impl std::error::Error for SyntaxError {}
 
-/// An expression that was read.
+/// A parsed expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expression {
-    /// `@every 90s`: the instants since 1970 that are multiples of it.
+    /// `@every 90s`: the instants since 1970 that are multiples of this interval.
     Every(Duration),
     /// Fields of cron.
     Cron(Fields),
 }
 
-/// Short names, and the expressions for which they stand.
+/// Short names, with their expressions.
 const NICKNAMES: [(&str, &str); 7] = [
     ("@yearly", "0 0 1 1 *"),
     ("@annually", "0 0 1 1 *"),
@@ -75,10 +75,10 @@ const NICKNAMES: [(&str, &str); 7] = [
 ];
 
 impl Expression {
-    /// Reads an expression.
+    /// Parses an expression.
     ///
     /// # Errors
-    /// What is wrong, and where. An expression that never ticks is refused, too.
+    /// The problem and its position. An expression that never ticks is also an error.
     pub fn parse(text: &str) -> Result<Expression, SyntaxError> {
         if text.len() > LONGEST_TEXT {
             return Err(SyntaxError::new(
@@ -115,7 +115,7 @@ impl Expression {
     /// An interval.
     ///
     /// # Errors
-    /// For one below a second or above ten years.
+    /// An interval below a second or above ten years.
     pub fn every(interval: Duration) -> Result<Expression, SyntaxError> {
         let range = 0..humantime::format_duration(interval).to_string().len();
         if interval < SHORTEST_EVERY {
@@ -130,7 +130,7 @@ impl Expression {
         Ok(Expression::Every(interval))
     }
 
-    /// The same as people say it, without the time zone: `at 09:00, Monday to Friday`.
+    /// A description in words without the time zone: `at 09:00, Monday to Friday`.
     pub fn in_words(&self) -> String {
         crate::words::of(self)
     }

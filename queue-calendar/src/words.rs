@@ -1,4 +1,4 @@
-//! An expression as people say it.
+//! A description of an expression in words.
 
 use crate::{
     civil::{Fields, bits},
@@ -18,7 +18,7 @@ pub(crate) fn of(expression: &Expression) -> String {
     }
 }
 
-/// So many times of day are told one by one.
+/// The maximum number of times of day that are listed one by one.
 const LISTED: u32 = 6;
 
 fn time(fields: &Fields) -> String {
@@ -39,7 +39,7 @@ fn time(fields: &Fields) -> String {
     if seconds != 1 {
         parts.push(numbers(seconds, 60, "second"));
     }
-    // Every second says it of every minute.
+    // `every second` already includes every minute.
     if seconds == 1 || minutes != (1 << 60) - 1 {
         parts.push(numbers(minutes, 60, "minute"));
     }
@@ -69,7 +69,7 @@ fn numbers(set: u64, size: u32, unit: &str) -> String {
     format!("{unit}{} {}", if all.len() == 1 { "" } else { "s" }, joined(&ranges, "and"))
 }
 
-/// Numbers in a row as a range.
+/// Consecutive numbers as a range.
 fn ranges(all: &[u32], name: impl Fn(u32) -> String) -> Vec<String> {
     let mut parts = Vec::new();
     let mut at = 0;

@@ -1,5 +1,4 @@
-//! The instants that expressions mean: expected ones, for the zones whose clocks do what others do
-//! not.
+//! The expected instants of expressions, for zones with unusual changes of the clock.
 #![cfg(feature = "zones")]
 
 use std::time::Duration;
@@ -39,8 +38,8 @@ fn a_fixed_time_in_the_gap_ticks_at_its_end_and_once() {
     // 02:00 to 03:00 does not exist on 29 March.
     check("30 2 * * *", "Europe/Berlin", "2026-03-27T12:00:00Z", &["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]);
     check("0 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", &["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"]);
-    // Both times of the list lie in the gap, and its end is one instant, which is also that of
-    // 03:00.
+    // Both times of the list are in the gap. The end of the gap is one instant, which is also that
+    // of 03:00.
     check("0,30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", &["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"]);
     check(
         "0,30 2,3 * * *",
@@ -52,15 +51,15 @@ fn a_fixed_time_in_the_gap_ticks_at_its_end_and_once() {
     // Half an hour is missing on Lord Howe: 02:00 to 02:30.
     check("15 2 * * *", "Australia/Lord_Howe", "2026-10-02T16:00:00Z", &["2026-10-03T15:30:00Z", "2026-10-04T15:15:00Z"]);
     check("45 2 * * *", "Australia/Lord_Howe", "2026-10-02T16:30:00Z", &["2026-10-03T15:45:00Z"]);
-    // In Casablanca the clock goes forward when Ramadan ends.
+    // In Casablanca, the clock goes forward at the end of Ramadan.
     check("30 2 * * *", "Africa/Casablanca", "2026-03-21T12:00:00Z", &["2026-03-22T02:00:00Z", "2026-03-23T01:30:00Z"]);
-    // Midnight did not exist in São Paulo.
+    // In São Paulo, midnight did not exist on this day.
     check("0 0 * * *", "America/Sao_Paulo", "2018-11-03T12:00:00Z", &["2018-11-04T03:00:00Z", "2018-11-05T02:00:00Z"]);
 }
 
 #[test]
 fn a_fixed_time_that_comes_twice_ticks_the_first_time() {
-    // 02:00 to 03:00 comes twice on 25 October.
+    // 02:00 to 03:00 occurs twice on 25 October.
     check("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", &["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]);
     check(
         "0,30 2 * * *",
@@ -71,7 +70,7 @@ fn a_fixed_time_that_comes_twice_ticks_the_first_time() {
     check("30 1 * * *", "America/New_York", "2026-10-31T12:00:00Z", &["2026-11-01T05:30:00Z", "2026-11-02T06:30:00Z"]);
     check("45 1 * * *", "Australia/Lord_Howe", "2026-04-04T00:00:00Z", &["2026-04-04T14:45:00Z", "2026-04-05T15:15:00Z"]);
     check("30 2 * * *", "Africa/Casablanca", "2026-02-14T12:00:00Z", &["2026-02-15T01:30:00Z", "2026-02-16T02:30:00Z"]);
-    // Asked in the second hour, after the tick of the first.
+    // The search starts in the second hour, after the tick of the first.
     check("30 2 * * *", "Europe/Berlin", "2026-10-25T01:10:00Z", &["2026-10-26T01:30:00Z"]);
 }
 
@@ -89,7 +88,8 @@ fn wildcards_and_steps_run_by_real_time() {
 
 #[test]
 fn a_day_that_a_country_skips_is_a_gap() {
-    // There was no 30 December 2011 in Samoa: its fixed time ticks when the 31st begins.
+    // There was no 30 December 2011 in Samoa. A fixed time of that day ticks at the start of the
+    // 31st.
     check(
         "0 9 * * *",
         "Pacific/Apia",
@@ -112,8 +112,8 @@ fn leap_days_and_last_workdays_come_when_they_do() {
         &["2026-01-30T17:00:00Z", "2026-02-27T17:00:00Z", "2026-03-31T16:00:00Z"],
     );
     check("0 18 L * *", "UTC", "2028-02-01T00:00:00Z", &["2028-02-29T18:00:00Z", "2028-03-31T18:00:00Z"]);
-    // The 15th was a Sunday in February and March 2026; the 1st a Sunday too, whose nearest workday
-    // of the month is the 2nd.
+    // The 15th was a Sunday in February and March 2026. The 1st was a Sunday as well, and its
+    // nearest workday of the month is the 2nd.
     check("0 0 15W * *", "UTC", "2026-02-01T00:00:00Z", &["2026-02-16T00:00:00Z", "2026-03-16T00:00:00Z", "2026-04-15T00:00:00Z"]);
     check("0 0 1W * *", "UTC", "2026-07-31T00:00:00Z", &["2026-08-03T00:00:00Z", "2026-09-01T00:00:00Z"]);
     check("0 0 * * FRI#L", "UTC", "2026-01-01T00:00:00Z", &["2026-01-30T00:00:00Z", "2026-02-27T00:00:00Z"]);
@@ -174,7 +174,7 @@ fn an_outage_of_26_hours() {
         let case = Case { expression: "0 */4 * * *", catch_up, window, next: "2026-03-28T11:00:00Z", now: "2026-03-29T08:30:00Z" };
         case.plan()
     };
-    // Missed: 12, 16, 20, 0 o'clock, then 4 and 8 o'clock of summer time.
+    // The missed ticks: 12:00, 16:00, 20:00 and 0:00, then 4:00 and 8:00 in summer time.
     let missed = [
         "2026-03-28T11:00:00Z",
         "2026-03-28T15:00:00Z",
@@ -205,7 +205,7 @@ fn what_is_on_time_is_made_whatever_the_policy() {
             Plan { make: vec![], skipped: None, next_ms: Some(ms("2026-06-01T00:00:00Z")) }
         );
     }
-    // Twenty seconds: eleven of them are on time.
+    // A delay of twenty seconds: eleven of the ticks are on time.
     let late = "2026-06-01T00:00:20Z";
     assert_eq!(plan(CatchUp::Skip, late).make.len(), 11);
     assert_eq!(plan(CatchUp::Last, late).make.len(), 11, "a tick that is on time makes up for those before it");
@@ -240,7 +240,7 @@ fn several_plans_of_one_outage_make_each_tick_once() {
         made.extend(plan.make);
         next = plan.next_ms;
     }
-    // Fifty of those that were missed, and the two that are on time.
+    // Fifty missed ticks, and the two that are on time.
     let expected: Vec<i64> = (0..52).rev().map(|n| now - n * 10_000).collect();
     assert_eq!(made, expected);
 }
