@@ -1,4 +1,4 @@
-//! What both databases have in common. It is compiled once for each: `super` has its types and its
+//! The common code for both databases. It is compiled once for each: `super` has its types and its
 //! statements.
 
 use std::{
@@ -77,8 +77,8 @@ impl<I: IntoIterator<Item: Outgoing>> EnqueueAllIn for I {
         let rows = outbox.is_in(DIALECT).and_then(|()| self.into_iter().map(|job| outbox.prepare(job)).collect::<Result<Vec<_>>>());
         async move {
             let rows = rows?;
-            // A savepoint: all of them or none, even if the caller commits after an error. Dropped,
-            // it is rolled back.
+            // A savepoint: all or none are inserted, even if the caller commits after an error. It
+            // is rolled back when it is dropped.
             let mut savepoint = Acquire::begin(&mut *tx).await.map_err(failed)?;
             for piece in adapter::pieces(&rows) {
                 insert_many(outbox, &mut savepoint, piece).await?;
@@ -89,12 +89,12 @@ impl<I: IntoIterator<Item: Outgoing>> EnqueueAllIn for I {
     }
 }
 
-/// The transaction of a run, which [`begin`](Commit::begin) has begun. It dereferences to that of
-/// sqlx: execute with `&mut **tx`. Dropped, it is rolled back.
+/// The transaction of a run, from [`begin`](Commit::begin). It dereferences to the transaction of
+/// sqlx: execute with `&mut **tx`. It is rolled back when it is dropped.
 pub struct JobTransaction {
     tx: Transaction<'static, Db>,
     outbox: Outbox,
-    /// The number of the transaction, if the database has such.
+    /// The number of the transaction, if the database has one.
     number: Option<String>,
 }
 
@@ -118,28 +118,28 @@ impl fmt::Debug for JobTransaction {
     }
 }
 
-/// Commits the effects of a job together with its ending: for tasks that return [`Done`]. Their
-/// effects happen once, wherever a process crashes. The module has an example.
+/// Commits the effects of a job together with its ending, for tasks that return [`Done`]. Their
+/// effects happen once, even if a process crashes. The module has an example.
 pub trait Commit {
-    /// Begins the transaction, in SQLite with `BEGIN IMMEDIATE`. Execute in it what shall happen
-    /// once, and nothing that ends it.
+    /// Begins the transaction, in SQLite with `BEGIN IMMEDIATE`. Execute in it the statements whose
+    /// effects happen once, but no statement that ends it.
     ///
     /// # Errors
     /// [`Error::OtherDatabase`] for an outbox of another kind of database; in SQLite
     /// [`Error::Synchronous`], [`Error::Attached`]; [`Error::Database`].
     fn begin(&self, outbox: &Outbox, pool: &Pool<Db>) -> impl Future<Output = Result<JobTransaction>> + Send;
 
-    /// The same by another statement, such as `BEGIN ISOLATION LEVEL SERIALIZABLE` in PostgreSQL.
+    /// The same with another statement, such as `BEGIN ISOLATION LEVEL SERIALIZABLE` in PostgreSQL.
     /// `REPEATABLE READ` and `SERIALIZABLE` add serialization failures (SQLSTATE 40001): begin
     /// again in the task, or return the error to have the job retried. In SQLite, the transaction
     /// reads at once. If it is not `IMMEDIATE`, its first write fails with `SQLITE_BUSY_SNAPSHOT`
-    /// once another connection has written.
+    /// if another connection has written in the meantime.
     ///
     /// # Errors
     /// Those of [`begin`](Self::begin).
     fn begin_with(&self, outbox: &Outbox, pool: &Pool<Db>, statement: &'static str) -> impl Future<Output = Result<JobTransaction>> + Send;
 
-    /// Commits the effects, and that the job is done with this result. The handle of the job
+    /// Commits the effects and the ending: the job is done with this result. The handle of the job
     /// returns the result if the job is kept.
     ///
     /// # Errors
@@ -209,7 +209,7 @@ async fn commit<T>(committing: Committing<'_>, tx: JobTransaction) -> Result<Don
 /// The connection of a transaction.
 pub(super) type Connection = <Db as Database>::Connection;
 
-/// A table that is missing has an error of its own.
+/// A missing table has a separate error.
 pub(super) fn failed(error: sqlx::Error) -> Error {
     match error.as_database_error() {
         Some(cause) if is_missing_table(cause) => adapter::no_tables(DIALECT, cause.message()),

@@ -1,7 +1,7 @@
 //! Enqueues jobs in a transaction of sqlx 0.8, and commits the effects of a job together with its
 //! ending: [`postgres`] or [`sqlite`], by the feature of the same name.
 //!
-//! The relay has a connection of its own: [`Relay::postgres(url)`](Relay) or
+//! The relay has a separate connection: [`Relay::postgres(url)`](Relay) or
 //! [`Relay::sqlite(path)`](Relay).
 
 #[cfg(feature = "postgres")]

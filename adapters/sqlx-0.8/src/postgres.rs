@@ -58,14 +58,14 @@ pub async fn open(pool: &PgPool) -> Result<Outbox> {
 /// Opens the outbox in a schema of this database.
 ///
 /// # Errors
-/// The same, and [`Error::Invalid`] for the name of a schema that cannot be one.
+/// The same, and [`Error::Invalid`] for an invalid name of a schema.
 pub async fn open_in(pool: &PgPool, schema: &str) -> Result<Outbox> {
     adapter::open(pool, schema).await
 }
 
-/// Wakes the relays of all processes, after a commit: those of this process at once, those of
-/// others by `pg_notify`, at most every 10 ms. It reports no error: without it, an idle relay finds
-/// the rows at its next poll, after 0.75 to 1.25 s.
+/// Wakes the relays of all processes, after a commit. It wakes those of this process at once, and
+/// those of others with `pg_notify`, at most every 10 ms. It does not report errors: without it, an
+/// idle relay finds the rows at its next poll, after 0.75 to 1.25 s.
 pub async fn notify(outbox: &Outbox, pool: &PgPool) {
     outbox.wake();
     if let Some(sql) = outbox.notify_sql().filter(|_| outbox.may_notify()) {
@@ -104,7 +104,7 @@ async fn begun(outbox: &Outbox, tx: &mut Connection) -> Result<Option<String>> {
     begun.map(Some).map_err(failed)
 }
 
-/// A statement that has ended the transaction is noticed by its number.
+/// The number of the transaction shows whether a statement has ended it.
 async fn may_commit(_: &Committing<'_>, _: &mut Connection) -> Result<()> {
     Ok(())
 }

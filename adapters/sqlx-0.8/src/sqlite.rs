@@ -1,6 +1,6 @@
-//! An outbox in a SQLite file. Begin a transaction with `pool.begin_with("BEGIN IMMEDIATE")`: one
-//! that reads first and writes later fails with `SQLITE_BUSY_SNAPSHOT` if another connection, such
-//! as the relay's, has written in between.
+//! An outbox in a SQLite file. Begin a transaction with `pool.begin_with("BEGIN IMMEDIATE")`. A
+//! transaction that reads first and writes later fails with `SQLITE_BUSY_SNAPSHOT` if another
+//! connection, such as the relay's, has written in between.
 //!
 //! A task whose effects happen once:
 //!
@@ -36,8 +36,8 @@ type Db = sqlx::Sqlite;
 const DIALECT: Dialect = Dialect::Sqlite;
 const BEGIN: &str = "BEGIN IMMEDIATE";
 
-/// Opens the outbox in the main database of this pool. If the SQLite that is linked in has the
-/// [WAL-reset bug](https://sqlite.org/wal.html#walresetbug), it logs one warning.
+/// Opens the outbox in the main database of this pool. If the linked SQLite has the [WAL-reset
+/// bug](https://sqlite.org/wal.html#walresetbug), it logs one warning.
 ///
 /// # Errors
 /// [`Error::NoTables`], [`Error::TooNew`], [`Error::Database`].
@@ -67,7 +67,8 @@ async fn insert_many(outbox: &Outbox, tx: &mut Connection, rows: &[Prepared]) ->
     Ok(())
 }
 
-/// Refuses a connection whose commits may be lost or are not atomic. Transactions have no number.
+/// Returns an error for a connection whose commits may be lost or are not atomic. Transactions have
+/// no number.
 async fn begun(outbox: &Outbox, tx: &mut Connection) -> Result<Option<String>> {
     let synchronous: i64 = sqlx::query_scalar("PRAGMA main.synchronous").fetch_one(&mut *tx).await.map_err(failed)?;
     check_synchronous(outbox, synchronous)?;
@@ -75,8 +76,8 @@ async fn begun(outbox: &Outbox, tx: &mut Connection) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// A file can be attached within a transaction, and a statement can end it: then another one can
-/// begin.
+/// A file can be attached within a transaction. A statement can also end the transaction, and then
+/// another one can begin.
 async fn may_commit(committing: &Committing<'_>, tx: &mut Connection) -> Result<()> {
     if sqlx::query(BEGIN).execute(&mut *tx).await.is_ok() {
         sqlx::query("ROLLBACK").execute(&mut *tx).await.map_err(failed)?;

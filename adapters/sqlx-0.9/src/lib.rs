@@ -2,7 +2,7 @@
 //! ending: [`postgres`] or [`sqlite`], by the feature of the same name. The code is that of the
 //! adapter for sqlx 0.8.
 //!
-//! The relay has a connection of its own: [`Relay::postgres(url)`](Relay) or
+//! The relay has a separate connection: [`Relay::postgres(url)`](Relay) or
 //! [`Relay::sqlite(path)`](Relay).
 
 #[cfg(feature = "postgres")]

@@ -1,10 +1,10 @@
 //! A queue of messages that must be acknowledged: [`push`](AckQueue::push),
 //! [`claim`](AckQueue::claim) for a while, [`ack`](AckQueue::ack) by id.
 //!
-//! It stands on the [`Broker`](queue_core::broker::Broker) trait alone: no tasks, no macros, no
-//! worker. What it shows is the lease protocol. Whoever claims registers a *lane*, whose lease is
-//! the visibility time; nobody renews it. A message that is not acknowledged in time goes to the
-//! next who claims, and the late acknowledgement of the first changes nothing.
+//! It uses only the [`Broker`](queue_core::broker::Broker) trait: no tasks, no macros, no worker.
+//! It shows the lease protocol. Each claim registers a *lane*, whose lease is the visibility time
+//! and is not renewed. A message that is not acknowledged in time goes to the next claim, and a
+//! late acknowledgement of the first claim changes nothing.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -14,33 +14,34 @@ use queue_core::{
     broker::{CrashRule, DynBroker, Ending, Enqueue, Finish, NewJob, PartyName, ProcessId, Register, Turn, TurnAnswer},
 };
 
-/// The claim that was not acknowledged and is the last one: then the message is set aside as dead,
-/// for a person to look at.
+/// The number of unacknowledged claims after which a message becomes a dead letter, which an
+/// operator can inspect.
 pub const MAX_CLAIMS: u32 = 5;
 
 /// How often a request without an answer is sent again.
 const TRIES: usize = 3;
 
-/// A message in the hands of who claimed it.
+/// A claimed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What to acknowledge it by.
+    /// The id for the acknowledgement.
     pub id: JobId,
-    /// Its text.
+    /// The text of the message.
     pub text: String,
-    /// How often it was claimed and not acknowledged before.
+    /// The number of earlier claims that were not acknowledged.
     pub lost: u32,
 }
 
-/// One user of a queue. Others, in this process or elsewhere, share it by its name.
+/// A client of a queue. Other clients, in this process or elsewhere, use the same queue by its
+/// name.
 #[derive(Debug)]
 pub struct AckQueue {
     broker: DynBroker,
     name: Arc<str>,
     producer: Option<(PartyName, u64)>,
-    /// A lane that holds nothing. A turn renews the lease of its whole lane, so that one that holds
-    /// a message is never used to claim another: the first would stay invisible for longer than was
-    /// asked for.
+    /// A lane without a message. A turn renews the lease of its whole lane. A lane with a message
+    /// is therefore not used for another claim: its message would stay invisible for longer than
+    /// requested.
     idle: Option<Lane>,
     held: HashMap<JobId, (Lane, u64)>,
 }
@@ -48,7 +49,7 @@ pub struct AckQueue {
 #[derive(Debug)]
 struct Lane {
     name: PartyName,
-    /// The last turn that was answered.
+    /// The number of the last answered turn.
     answered: u64,
 }
 
@@ -70,25 +71,25 @@ impl AckQueue {
             None => (self.broker.register(&Register::producer(self.name.clone(), ProcessId::random())).await?.name, 1),
         };
         let request = Enqueue::new(self.name.clone(), producer.clone(), seq, vec![NewJob::new(id.clone(), envelope)]);
-        // The same request again, never a new one: the broker knows its number and stores nothing
-        // twice. After an error the producer is not used again, since what its last number did is
-        // not known.
+        // The same request is sent again, and never a new one: the broker knows its number and
+        // stores nothing twice. After an error the producer is not used again, because the effect
+        // of its last request is unknown.
         again(async || self.broker.enqueue(&request).await).await?;
         self.producer = Some((producer, seq));
         Ok(id)
     }
 
-    /// Takes the next message, for this time: `ack` it within it, or it goes to somebody else.
-    /// `None`: there is none.
+    /// Claims the next message for this time. Without an `ack` within it, the message goes to
+    /// another claim. `None` if there is no message.
     ///
     /// # Errors
-    /// Those of the broker. A message that was claimed all the same comes back when its time is
-    /// over.
+    /// Those of the broker. If a message was claimed despite the error, it becomes visible again
+    /// when its time is over.
     pub async fn claim(&mut self, visible_again: Duration) -> Result<Option<Message>> {
         self.take_back().await?;
         let (lane, answer) = match self.idle.take() {
             Some(lane) => match self.turn(lane, visible_again, Vec::new(), 1).await {
-                // It was idle for longer than its lease, and was taken away.
+                // The lane was idle for longer than its lease, and was fenced.
                 Err(Error::Forgotten(_)) => self.turn(self.register(visible_again).await?, visible_again, Vec::new(), 1).await?,
                 other => other?,
             },
@@ -103,8 +104,8 @@ impl AckQueue {
         Ok(Some(Message { id: delivery.id, text, lost: delivery.crashes }))
     }
 
-    /// Removes a message that was claimed here. False: too late (or never claimed here), and
-    /// nothing has changed.
+    /// Removes a message that was claimed here. Returns false if it is too late, or if the message
+    /// was never claimed here. Then nothing has changed.
     ///
     /// # Errors
     /// Those of the broker. After [`Error::Ambiguous`] it may be removed.
@@ -121,7 +122,7 @@ impl AckQueue {
         }
     }
 
-    /// Makes visible again what others claimed and did not acknowledge in time.
+    /// Makes messages visible again that were not acknowledged in time.
     async fn take_back(&self) -> Result<()> {
         let rule = CrashRule { max_crashes: MAX_CLAIMS, delay: Duration::ZERO, ..CrashRule::default() };
         let suspects = self.broker.overdue(&self.name, 0, 100).await?;
@@ -134,14 +135,15 @@ impl AckQueue {
         Ok(())
     }
 
-    /// A process of its own for every lane: each claim is judged alone, whoever else was late.
+    /// Each lane has a separate process id, so that the crashes of each claim are counted
+    /// separately.
     async fn register(&self, lease: Duration) -> Result<Lane> {
         let name = self.broker.register(&Register::lane(self.name.clone(), ProcessId::random(), lease)).await?.name;
         Ok(Lane { name, answered: 0 })
     }
 
-    /// One turn of a lane. After an error the lane is dropped: what it holds comes back when its
-    /// lease is over.
+    /// Sends one turn of a lane. After an error the lane is dropped. Its message becomes visible
+    /// again when the lease expires.
     async fn turn(&self, lane: Lane, lease: Duration, finishes: Vec<Finish>, claim: usize) -> Result<(Lane, TurnAnswer)> {
         let seq = lane.answered + 1;
         let turn = Turn::new(self.name.clone(), lane.name.clone(), seq, lease).finish(finishes).claim(claim);
@@ -150,7 +152,7 @@ impl AckQueue {
     }
 }
 
-/// Sends a request until it is answered, a few times at most.
+/// Sends a request until it is answered, but at most a few times.
 async fn again<T>(request: impl AsyncFn() -> Result<T>) -> Result<T> {
     for _ in 1..TRIES {
         match request().await {

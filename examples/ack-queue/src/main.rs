@@ -1,7 +1,7 @@
-//! A queue to talk to, line by line: `cargo run -p ack-queue`.
+//! An interactive queue, line by line: `cargo run -p ack-queue`.
 //!
-//! Start it twice, and claim in one what was pushed in the other. What one has claimed and not
-//! acknowledged, because it was killed or forgot, the other gets when the time is over.
+//! Start it twice, push in one process and claim in the other. If a process is killed or does not
+//! acknowledge its message, the other process can claim it when the time is over.
 
 use std::{
     io::{BufRead, IsTerminal, Write},
@@ -50,7 +50,7 @@ async fn talk() -> Result<(), Box<dyn std::error::Error>> {
         eprintln!("{HELP}");
     }
     for line in std::io::stdin().lock().lines() {
-        // A mistake of one line ends nothing.
+        // An invalid line does not end the program.
         let answer = obey(&mut queue, line?.trim()).await.unwrap_or_else(|error| format!("error: {error}"));
         println!("{answer}");
         std::io::stdout().flush()?;

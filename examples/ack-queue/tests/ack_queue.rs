@@ -1,4 +1,4 @@
-//! The queue as its users know it: two processes that talk to one broker.
+//! The queue with two processes and one broker.
 
 use std::{
     io::Write,
@@ -13,7 +13,7 @@ use queue_tests::{
     server::{Kind, Server},
 };
 
-/// A running `ack-queue`; dropped, it is killed, as `kill -9` would.
+/// A running `ack-queue`. It is killed when this is dropped, as with `kill -9`.
 struct User {
     child: Child,
     stdin: ChildStdin,
@@ -42,7 +42,7 @@ impl User {
         self.says(&format!("push {text}")).strip_prefix("pushed ").expect("it is stored").to_owned()
     }
 
-    /// Claims until there is something.
+    /// Claims until there is a message.
     fn claims_in_the_end(&mut self, time: &str) -> String {
         wait_for("something to claim", || Some(self.says(&format!("claim {time}"))).filter(|answer| answer != "nothing to claim"))
     }
@@ -55,7 +55,7 @@ impl Drop for User {
     }
 }
 
-/// How many messages are set aside.
+/// The number of dead letters.
 #[tokio::main(flavor = "current_thread")]
 async fn set_aside(url: &str) -> u64 {
     let stats = Client::connect(url).await.unwrap().inspector().stats("messages").await.unwrap();
@@ -128,7 +128,7 @@ fn a_message_that_nobody_acknowledges_is_set_aside() {
         for _ in 0..ack_queue::MAX_CLAIMS {
             assert_eq!(ada.claims_in_the_end("50ms"), format!("claimed {id} poison"));
         }
-        // Until its last visibility time is over: whoever claims then sees it.
+        // The message becomes a dead letter at a claim after its last visibility time.
         wait_for("the message to be set aside", || {
             assert_eq!(ada.says("claim 60s"), "nothing to claim");
             (set_aside(url) == 1).then_some(())
@@ -137,7 +137,7 @@ fn a_message_that_nobody_acknowledges_is_set_aside() {
     });
 }
 
-/// Who asks for help gets help, and no queue is opened.
+/// `--help` prints help and opens no queue.
 #[test]
 fn a_question_for_help_starts_nothing() {
     let run = |argument: &str| {

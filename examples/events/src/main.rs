@@ -1,9 +1,9 @@
-//! An order is paid, and several parts of a shop hear of it: `cargo run -p events`.
+//! An order is paid, and several parts of a shop receive the event: `cargo run -p events`.
 //!
 //! Billing, mail and statistics subscribe to the topic `orders`. Mail is down while the orders are
-//! paid, and hears of all of them when it is back. At last an audit is added, which reads from the
-//! start. Each has its own retries: billing fails once for one of the orders, and nobody else hears
-//! of that.
+//! paid, and receives all events when it runs again. At the end an audit is added, which reads from
+//! the start. Each subscription has its own retries: billing fails once for one of the orders,
+//! which does not affect the others.
 
 mod subscribers;
 
@@ -14,10 +14,10 @@ use queue_worker::Worker;
 
 use crate::subscribers::{Book, OrderCancelled, OrderPaid, audit, bill, refund, remember, send_mail};
 
-/// How many orders are paid.
+/// The number of paid orders.
 const ORDERS: u64 = 5;
 
-/// Nobody waits for longer.
+/// The maximum time of every wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const USAGE: &str = "Usage: events
@@ -44,7 +44,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), Box<dyn std::error::Error>> {
-    // Without a queue of its own it uses a file that ends with it.
+    // Without `QUEUE_URL`, it uses a temporary file.
     let folder = tempfile::tempdir()?;
     let url = match std::env::var_os("QUEUE_URL") {
         Some(_) => Client::url_from_env()?,
@@ -83,14 +83,14 @@ async fn publish(client: &Client) {
         Err(error) => return eprintln!("error: {error}"),
     };
     println!("Published {} events; the first is {}.", published.len(), published[0].id);
-    // An event of a group is handled after those of this group before it, where a subscription asks
-    // for that.
+    // If a subscription is ordered, it handles the events of a group in their order.
     if let Err(error) = (OrderCancelled { order: 1 }).event().group("order-1").header("by", "ada").publish(client).await {
         eprintln!("error: {error}");
     }
 }
 
-/// Who has heard of how many events, and how far each subscription is.
+/// Prints the number of events that each subscriber has received, and the progress of each
+/// subscription.
 async fn tell(client: &Client, book: &Book) -> Result<(), Box<dyn std::error::Error>> {
     let heard: BTreeMap<&str, u64> = book.heard();
     let topic = client.inspector().topic("orders").await?.ok_or("nothing was published")?;

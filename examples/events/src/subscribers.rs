@@ -1,4 +1,4 @@
-//! The events of the topic `orders`, and who hears of them.
+//! The events of the topic `orders`, and their subscribers.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ pub(crate) struct OrderCancelled {
     pub(crate) order: u64,
 }
 
-/// Who has heard of how many events.
+/// The number of events that each subscriber has received.
 #[derive(Default)]
 pub(crate) struct Book {
     heard: Mutex<BTreeMap<&'static str, u64>>,
@@ -38,7 +38,7 @@ impl Book {
         self.changed.notify_waiters();
     }
 
-    /// All of it.
+    /// All counts.
     pub(crate) fn heard(&self) -> BTreeMap<&'static str, u64> {
         self.heard.lock().expect("no handler panics").clone()
     }
@@ -60,7 +60,7 @@ impl Book {
     }
 }
 
-/// How often each subscription has heard of something; those that have not are there, too.
+/// The number of events of each subscription. Subscriptions without events are included.
 pub(crate) struct Counts(BTreeMap<&'static str, u64>);
 
 impl std::ops::Index<&str> for Counts {
@@ -71,8 +71,8 @@ impl std::ops::Index<&str> for Counts {
     }
 }
 
-/// Functions of one name are one subscription: billing hears of both types of event. The events of
-/// one order are handled in order.
+/// Functions with the same name are one subscription: billing receives both types of event. It
+/// handles the events of one order in their order.
 #[subscribe(name = "billing", from = "start", ordered, max_attempts = 8, backoff(base = "50ms", max = "1s"))]
 pub(crate) async fn bill(event: OrderPaid, ctx: JobContext, book: Data<Arc<Book>>) -> Result<(), String> {
     if event.order == 3 && ctx.attempt() == 1 {

@@ -1,4 +1,4 @@
-//! The example, as somebody runs it.
+//! Runs the example as a program.
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ fn each_subscription_receives_each_order_even_after_a_pause() {
     assert!(said.contains("billing: order 1 is refunded, cancelled by ada"), "{said}");
 }
 
-/// Who asks for help gets help, and no queue is opened.
+/// `--help` prints help and opens no queue.
 #[test]
 fn a_question_for_help_starts_nothing() {
     let run = |argument: &str| {

@@ -1,4 +1,4 @@
-//! What is known of the accounts: a SQLite file that all workers of this machine share.
+//! The data of the accounts: a SQLite file that all workers of this machine share.
 
 use std::{
     path::Path,
@@ -8,8 +8,8 @@ use std::{
 
 use rusqlite::{Connection, Result, params};
 
-/// `claim` is the number of the latest check that has begun: smaller ones are refused. `checks` is
-/// the log; a check that never ended has no `ended`.
+/// `claim` is the number of the latest check that has begun. Smaller numbers are refused. `checks`
+/// is the log. A check that never ended has no `ended`.
 const CREATE: &str = "
 CREATE TABLE IF NOT EXISTS accounts (
     name TEXT PRIMARY KEY, claim INTEGER NOT NULL DEFAULT 0, checks INTEGER NOT NULL DEFAULT 0, news INTEGER NOT NULL DEFAULT 0
@@ -24,32 +24,32 @@ CREATE TABLE IF NOT EXISTS checks (
 #[derive(Debug)]
 pub struct Accounts(Mutex<Connection>);
 
-/// One account, for people.
+/// One account, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// Its name.
     pub name: String,
-    /// How many checks have ended.
+    /// The number of checks that have ended.
     pub checks: u32,
-    /// What they brought.
+    /// The number of news that they have found.
     pub news: u32,
 }
 
-/// One check, for people.
+/// One check, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// The claim number of its run.
     pub claim: i64,
-    /// Who made it.
+    /// The process that has made the check.
     pub process: u32,
     /// When it began, in milliseconds since 1970.
     pub began: i64,
-    /// When it ended; `None`: it runs, or its process was killed.
+    /// When it ended. `None` if it still runs, or if its process was killed.
     pub ended: Option<i64>,
 }
 
 impl Accounts {
-    /// Opens the file, and makes it if there is none.
+    /// Opens the file, and creates it if it does not exist.
     ///
     /// # Errors
     /// Those of SQLite, here and below.
@@ -78,7 +78,7 @@ impl Accounts {
         self.lock().query_row("SELECT EXISTS (SELECT 1 FROM accounts WHERE name = ?1)", [name], |row| row.get(0))
     }
 
-    /// Writes down that a check begins. False: a later one has begun.
+    /// Records that a check begins. Returns false if a later one has begun.
     ///
     /// # Errors
     /// Those of SQLite.
@@ -95,7 +95,7 @@ impl Accounts {
         Ok(newest)
     }
 
-    /// Writes down what a check has brought, unless a later one has begun.
+    /// Records the result of a check, unless a later one has begun.
     ///
     /// # Errors
     /// Those of SQLite.
@@ -133,7 +133,7 @@ impl Accounts {
         rows.collect()
     }
 
-    /// The statements take no longer than a write to the disk: no thread of its own is needed.
+    /// A statement takes no longer than a write to the disk, so it needs no separate thread.
     fn lock(&self) -> MutexGuard<'_, Connection> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

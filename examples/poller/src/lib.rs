@@ -1,8 +1,8 @@
-//! Polls accounts in an endless rotation: every account is one job, for ever.
+//! Polls accounts in an endless rotation: every account is one job, which repeats forever.
 //!
-//! A job that returns [`Outcome::Repeat`] starts over after a while. It is never in the queue twice
-//! and never in two hands, so that neither is its account; and since the round that ends and the
-//! next one are the same job, no crash between the two can lose it.
+//! A job that returns [`Outcome::Repeat`] starts again after a pause. It is never in the queue
+//! twice and never runs twice at once, so its account is not either. A round and the next one are
+//! the same job, so a crash between the two cannot lose it.
 
 mod accounts;
 
@@ -22,16 +22,16 @@ pub fn accounts_path() -> Result<std::path::PathBuf, String> {
     Ok(path.into())
 }
 
-/// How the poller is set.
+/// The settings of the poller.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// From the end of a check to the next one of the same account.
+    /// The pause between the end of a check and the next check of the same account.
     pub pause: Duration,
-    /// How long the service takes to answer. A real one takes what it takes.
+    /// The response time of the simulated service.
     pub answer: Duration,
 }
 
-/// Looks once what is new in an account, and comes back after a pause.
+/// Checks an account for news once, and repeats after a pause.
 #[task(queue = "accounts", timeout = "1m", backoff(base = "1s", max = "5m"))]
 pub async fn check_account(
     account: String,
@@ -42,8 +42,8 @@ pub async fn check_account(
     if !accounts.has(&account)? {
         return Ok(Outcome::Cancel(format!("there is no account `{account}` any more")));
     }
-    // The claim number grows with every start of this job. A run that was paused for so long that
-    // another took its account over is refused here and at the end, whatever it believes.
+    // The claim number grows with every start of this job. If a run was paused until another run
+    // took over its account, it is refused here and at the end.
     if accounts.begin(&account, ctx.claim())? {
         let news = ask_service(*pace).await;
         accounts.end(&account, ctx.claim(), news)?;
@@ -51,13 +51,14 @@ pub async fn check_account(
     Ok(Outcome::Repeat(pace.pause))
 }
 
-/// Stands for a request to somebody's server.
+/// Simulates a request to a remote service.
 async fn ask_service(pace: Pace) -> u32 {
     tokio::time::sleep(pace.answer).await;
     fastrand::u32(0..3)
 }
 
-/// Puts an account into the rotation, unless it is in it: its job has the account's name as its id.
+/// Adds an account to the rotation, unless it is already in it. The id of its job is the name of
+/// the account.
 ///
 /// # Errors
 /// Those of the queue; a name outside `A-Z a-z 0-9 . _ -` is one.

@@ -1,4 +1,4 @@
-//! The worker: start as many as you like. `poller --help` tells what else it can do.
+//! The worker. Several can run at once. `poller --help` lists its options.
 
 use std::{env, error::Error, process::ExitCode, time::Duration};
 
@@ -12,10 +12,10 @@ async fn main() -> ExitCode {
         Ok(worker
             .data(Accounts::open(&accounts)?)
             .data(pace)
-            // What a killed worker held goes on elsewhere after about this time.
+            // The jobs of a killed worker continue elsewhere after about this time.
             .lease(time("POLLER_LEASE", "10s")?)
-            // An account that fails, or is checked while workers die, stays in the rotation: nobody
-            // would look for it among the dead letters.
+            // An account stays in the rotation, even if it fails, or if workers crash while they
+            // check it. Nobody would search for it among the dead letters.
             .max_attempts(u32::MAX)
             .max_crashes(u32::MAX))
     })

@@ -1,4 +1,4 @@
-//! The rotation over several worker processes that are killed again and again.
+//! The rotation over several worker processes that are killed repeatedly.
 
 use std::{
     collections::HashSet,
@@ -54,7 +54,7 @@ impl World {
         self.workers.push(worker);
     }
 
-    /// `kill -9`, while it holds an account.
+    /// Kills a worker with `kill -9` while it holds an account.
     fn kill_worker(&mut self, which: usize) {
         let mut worker = self.workers.remove(which);
         self.wait_for("a check of the worker to be killed", |checks| {
@@ -74,7 +74,8 @@ impl World {
         wait(what).every(Duration::from_millis(10)).seeing(accounts).block_until(|| seen(&self.checks()));
     }
 
-    /// Every account is checked twice more: the first of them may have begun before.
+    /// Waits until every account was checked twice more, because the first of these checks may have
+    /// begun before.
     fn wait_for_a_whole_round(&self) {
         let ended = |checks: &[Check]| checks.iter().filter(|check| check.ended.is_some()).count();
         let before: Vec<usize> = self.checks().iter().map(|checks| ended(checks)).collect();
@@ -82,8 +83,8 @@ impl World {
         self.wait_for("a whole round", |now| now.iter().zip(&before).all(|(checks, before)| ended(checks) >= before + 2));
     }
 
-    /// Each account was in one hand at a time; what never ended was in the hands of a process that
-    /// was killed.
+    /// Checks that each account was checked by one process at a time, and that every check without
+    /// an end was in a killed process.
     fn assert_never_doubled(&self) {
         for checks in self.checks() {
             for two in checks.windows(2) {
@@ -95,7 +96,7 @@ impl World {
         }
     }
 
-    /// One job per account is in the rotation, and nothing else is anywhere.
+    /// Checks that one job per account is in the rotation, and that there are no other jobs.
     async fn assert_nothing_lost(&self) {
         let stats = Client::connect(&self.url).await.unwrap().inspector().stats("accounts").await.unwrap();
         let rotating: u64 = JobState::ALL.into_iter().filter(|state| !state.is_final()).map(|state| stats.count(state)).sum();
@@ -119,7 +120,7 @@ async fn every_account_survives(mut world: World) {
     (0..WORKERS).for_each(|_| world.start_worker());
     world.wait_for_a_whole_round();
 
-    // Any of them, and more often than a job may crash by default.
+    // One worker after the other, and more often than a job may crash by default.
     for round in 0..5 {
         world.kill_worker(round % WORKERS);
         world.add_accounts(); // an impatient user: it does no harm

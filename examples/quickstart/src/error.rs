@@ -1,8 +1,8 @@
-//! One error for people.
+//! One error type with a text for the user.
 
 use std::fmt;
 
-/// What went wrong, in words.
+/// The message of an error.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) String);
 

@@ -106,7 +106,7 @@ async fn run(arguments: &Arguments) -> Result<bool> {
         let worker = Worker::new(client.clone()).queue(places.queue.as_str()).data(desk).lease(LEASE).grace(Duration::from_secs(3));
         worker.run(finished(&store, run, &bar)).await.map(drop).map_err(Failure::from)
     };
-    // The first files are hashed while the last ones are still on their way into the queue.
+    // The first files are hashed while the last ones are still being enqueued.
     let (enqueued, worked) = tokio::join!(tasks::enqueue(&client, &places.queue, run, &found.files, arguments.dashboard), working);
     enqueued?;
     worked?;
@@ -118,7 +118,7 @@ async fn run(arguments: &Arguments) -> Result<bool> {
         let report = report::Report::new(groups, found.files.len(), start.elapsed());
         let mut out = io::stdout().lock();
         let written = if arguments.json { report.write_json(&mut out) } else { report.write(&mut out, &folder, &client.info().location) };
-        // Whoever reads the report may have seen enough.
+        // The reader of the report may close the pipe early.
         written.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })?;
     }
     if let Some(mut watched) = watched {
@@ -130,11 +130,11 @@ async fn run(arguments: &Arguments) -> Result<bool> {
     Ok(is_done)
 }
 
-/// Ends with the run, or with Ctrl-C.
+/// Waits for the end of the run, or for Ctrl-C.
 async fn finished(store: &Store, run: i64, bar: &ProgressBar) {
     let reported = async {
         while !store.report(run).is_ok_and(|report| report.is_some()) {
-            // Other processes may work, too.
+            // Other processes may also work on the run.
             bar.set_position(store.done(run).unwrap_or_else(|_| bar.position()));
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -146,7 +146,7 @@ async fn finished(store: &Store, run: i64, bar: &ProgressBar) {
     }
 }
 
-/// Progress for whoever reads it later: a line now and then, where there is no terminal for a bar.
+/// Prints a line of progress now and then if standard error is not a terminal.
 async fn lines(bar: &ProgressBar) {
     loop {
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -162,7 +162,7 @@ fn existing(folder: &Path) -> Result<PathBuf> {
     if found.is_dir() { Ok(found) } else { Err(problem("is a file; name the folder that it is in".to_owned())) }
 }
 
-/// On standard error, and only where somebody watches.
+/// A progress bar on standard error, if that is a terminal.
 fn progress(files: usize) -> ProgressBar {
     let target = if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(files as u64), target);

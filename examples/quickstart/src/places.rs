@@ -1,5 +1,5 @@
-//! Where things lie: the queue and the digests, in the user's cache folder, under the name of the
-//! folder that is searched.
+//! The locations of the queue and the digests, in the user's cache folder, under the name of the
+//! searched folder.
 
 use std::{
     env, fs,
@@ -10,9 +10,9 @@ use queue_core::broker::BrokerInfo;
 
 use crate::error::{Failure, Result};
 
-/// The places of one searched folder.
+/// The locations for one searched folder.
 pub(crate) struct Places {
-    /// The queue of this folder's jobs: a server that is shared may serve several folders.
+    /// The queue of this folder's jobs. A shared server may have the queues of several folders.
     pub(crate) queue: String,
     home: PathBuf,
 }
@@ -26,7 +26,7 @@ impl Places {
         Ok(Places { queue: format!("quickstart-{name}"), home })
     }
 
-    /// `QUEUE_URL`, or a file of our own.
+    /// `QUEUE_URL`, or a file in the cache folder.
     pub(crate) fn queue_url(&self) -> Result<String> {
         match env::var_os("QUEUE_URL") {
             Some(_) => Ok(queue_core::Client::url_from_env()?),
@@ -34,13 +34,13 @@ impl Places {
         }
     }
 
-    /// What we know of the files: with each queue, how far its run is.
+    /// The data of the files and the progress of the run, for each queue.
     pub(crate) fn digests(&self) -> PathBuf {
         let queue = env::var("QUEUE_URL").unwrap_or_default();
         if queue.is_empty() { self.home.join("digests.db") } else { self.home.join(format!("digests-{}.db", short_hash(queue.as_bytes()))) }
     }
 
-    /// Paths that are not searched: our own files.
+    /// Paths that are not searched: the files of this program.
     pub(crate) fn left_out(&self, broker: &BrokerInfo) -> Vec<PathBuf> {
         let mut left_out = vec![self.home.clone()];
         if broker.kind == "sqlite" {
@@ -63,7 +63,8 @@ fn cache() -> Option<PathBuf> {
     })
 }
 
-/// The folder's path in letters that every file system takes, and a hash for what these leave out.
+/// The path of the folder in letters that every file system supports, with a hash of the complete
+/// path.
 fn name_of(folder: &Path) -> String {
     let text = folder.to_string_lossy();
     let letters: String = text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();

@@ -1,4 +1,4 @@
-//! What the user gets.
+//! The output for the user.
 
 use std::{
     io::{self, Write},

@@ -16,16 +16,16 @@ pub(crate) struct File {
     pub(crate) modified: u64,
 }
 
-/// What a walk has found.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) files: Vec<File>,
-    /// What could not be read, and why.
+    /// The files that could not be read, with the errors.
     pub(crate) skipped: Vec<String>,
 }
 
 /// Every regular file below `folder`, in the order of their names. Links are not followed, empty
-/// files are in no group, and build output (`target`) is left out.
+/// files are ignored, and build output (`target`) is left out.
 pub(crate) fn scan(folder: &Path, left_out: &[PathBuf]) -> Found {
     let mut found = Found::default();
     let mut seen = HashSet::new();
@@ -47,7 +47,7 @@ pub(crate) fn scan(folder: &Path, left_out: &[PathBuf]) -> Found {
                         folders.push(path);
                     }
                 }
-                // Two names of one file waste nothing.
+                // Two names of one file use its space only once.
                 Ok(meta) if meta.is_file() && meta.len() > 0 && seen.insert(identity(&path, &meta)) => {
                     let modified = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
                     found.files.push(File { path, size: meta.len(), modified: u64::try_from(modified.as_nanos()).unwrap_or(0) });

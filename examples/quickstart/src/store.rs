@@ -1,5 +1,5 @@
-//! The quickstart's own store: what is known of the files, and how far the run is. A job may run
-//! twice; writing a digest twice changes nothing.
+//! The quickstart's own store: the digests of the files, and the progress of the run. A job may run
+//! twice: writing a digest twice changes nothing.
 
 use std::{
     ffi::OsStr,
@@ -41,13 +41,14 @@ impl Store {
         let connection = Connection::open(path)?;
         connection.busy_timeout(Duration::from_secs(10))?;
         connection.pragma_update(None, "journal_mode", "wal")?;
-        // A digest that a power cut takes back is made again; nobody waits for the disk.
+        // A digest that is lost in a power failure is computed again, so writes do not wait for the
+        // disk.
         connection.pragma_update(None, "synchronous", "normal")?;
         connection.execute_batch(CREATE)?;
         Ok(Store(Mutex::new(connection)))
     }
 
-    /// The run that was not finished, or a new one.
+    /// The unfinished run, or a new one.
     pub(crate) fn begin_run(&self) -> Result<i64> {
         let connection = self.lock();
         connection.execute("DELETE FROM files WHERE run IN (SELECT run FROM runs WHERE finished)", [])?;
@@ -55,16 +56,16 @@ impl Store {
         if let Some(run) = unfinished {
             return Ok(run);
         }
-        // Its number is never used again, not even when this store was deleted and the queue was
-        // not.
+        // Its number is never used again. This also holds if this store was deleted and the queue
+        // was not.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let run = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
         connection.execute("INSERT INTO runs (run) VALUES (?1)", [run])?;
         Ok(run)
     }
 
-    /// Enters the files of a run. Those of an interrupted scan that are gone meanwhile are no
-    /// longer waited for.
+    /// Adds the files of a run. Files of an interrupted scan that were deleted in the meantime are
+    /// removed from it.
     pub(crate) fn enter_files(&self, run: i64, files: &[File]) -> Result<()> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
@@ -83,12 +84,12 @@ impl Store {
         Ok(transaction.commit()?)
     }
 
-    /// How many files of a run are done.
+    /// The number of done files of a run.
     pub(crate) fn done(&self, run: i64) -> Result<u64> {
         Ok(self.lock().query_row("SELECT count(*) FROM files WHERE run = ?1 AND done", [run], |row| row.get::<_, i64>(0))?.cast_unsigned())
     }
 
-    /// How many are not.
+    /// The number of remaining files of a run.
     pub(crate) fn left(&self, run: i64) -> Result<u64> {
         Ok(self.lock().query_row("SELECT ifnull(left, 0) FROM runs WHERE run = ?1", [run], |row| row.get::<_, i64>(0))?.cast_unsigned())
     }
@@ -102,8 +103,8 @@ impl Store {
         Ok(known)
     }
 
-    /// A file of the run is done: with its digest, or without one when it cannot be read. False: it
-    /// was before.
+    /// Marks a file of the run as done, with its digest, or without one if it cannot be read.
+    /// Returns false if it was already done.
     pub(crate) fn finish_file(&self, run: i64, file: &File, digest: Option<&[u8]>) -> Result<bool> {
         let mut connection = self.lock();
         let transaction = connection.transaction()?;
@@ -121,7 +122,7 @@ impl Store {
         Ok(changed == 1)
     }
 
-    /// The run has its report.
+    /// Marks the run as finished.
     pub(crate) fn finish_run(&self, run: i64) -> Result<()> {
         self.lock().execute("UPDATE runs SET finished = 1 WHERE run = ?1", [run])?;
         Ok(())
@@ -152,7 +153,7 @@ impl Store {
     }
 }
 
-/// A path as it is on this system, whatever its letters are.
+/// The bytes of a path on this system, even if it is not valid UTF-8.
 #[cfg(unix)]
 pub(crate) fn bytes(path: &Path) -> Vec<u8> {
     use std::os::unix::ffi::OsStrExt;

@@ -11,18 +11,18 @@ use crate::{
     store::{self, Store},
 };
 
-/// What the tasks work with.
+/// The data of the tasks.
 #[derive(Debug)]
 pub(crate) struct Desk {
     pub(crate) store: Arc<Store>,
     pub(crate) bar: ProgressBar,
-    /// How often the first file of a run fails.
+    /// The number of times that the first file of a run fails.
     pub(crate) hiccups: u32,
-    /// How long each job takes at least, so that somebody can watch.
+    /// The minimum duration of each job, so that a user can watch.
     pub(crate) pause: Duration,
 }
 
-/// Hashes one file. The first file of a run fails at first, on purpose: watch it being tried again.
+/// Hashes one file. The first file of a run fails at first, on purpose, to show the retry.
 #[task(blocking, max_attempts = 5, backoff(base = "500ms", max = "5s"))]
 #[expect(clippy::too_many_arguments, reason = "each is a part of what is stored")]
 fn hash_file(
@@ -42,8 +42,8 @@ fn hash_file(
         return Err("the disk hiccups, on purpose".to_owned());
     }
     let failed = |failure: Failure| failure.to_string();
-    // Known from an earlier run, or from a run of this very job that was killed before it could say
-    // so.
+    // The digest may be known from an earlier run, or from a run of this job that was killed before
+    // it could report.
     let digest = if desk.store.knows(&file).map_err(failed)? {
         None
     } else {
@@ -78,9 +78,9 @@ fn digest(file: &File) -> io::Result<blake3::Hash> {
     Ok(hasher.finalize())
 }
 
-/// One job per file, and the report. Their ids name run and file: enqueuing them again after a
-/// crash makes no second job. `watched`: somebody looks, and the file that fails at first is tried
-/// again before the others.
+/// Enqueues one job per file, and the report. Their ids contain run and file, so enqueuing them
+/// again after a crash creates no second job. With `watched`, the file that fails at first is
+/// retried before the others.
 pub(crate) async fn enqueue(client: &Client, queue: &str, run: i64, files: &[File], watched: bool) -> Result<()> {
     let jobs = files.iter().enumerate().map(|(index, file)| {
         let (path, name) = (store::bytes(&file.path), file.path.file_name().unwrap_or_default().display().to_string());

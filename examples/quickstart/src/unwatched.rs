@@ -1,4 +1,4 @@
-//! What stands for `watched` in a build without the feature `dashboard`.
+//! Replaces `watched` in a build without the feature `dashboard`.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     store::Store,
 };
 
-/// There is none.
+/// No value of this type exists.
 pub(crate) enum Watched {}
 
 fn none() -> Failure {

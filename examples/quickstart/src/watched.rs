@@ -1,5 +1,5 @@
-//! A run to watch in a browser, `--dashboard`: this process serves the dashboard, and two others
-//! work, slowly. One of them may be killed.
+//! A run with a dashboard, `--dashboard`: this process serves the dashboard, and two other
+//! processes work slowly. One of them may be killed.
 
 use std::{
     io::Read,
@@ -25,19 +25,19 @@ use crate::{
     tasks::Desk,
 };
 
-/// A run takes about so long, with more files than slots.
+/// The approximate duration of a run with more files than slots.
 const LENGTH: Duration = Duration::from_secs(60);
 
-/// No job pauses longer.
+/// The maximum pause of a job.
 const LONGEST: Duration = Duration::from_secs(1);
 
 const PROCESSES: usize = 2;
 const CONCURRENCY: usize = 4;
 
-/// So many failures are a few seconds in which the job waits for its next attempt.
+/// The number of failures, which give a few seconds in which the job waits for its next attempt.
 const HICCUPS: u32 = 3;
 
-/// A dashboard that is served, and the two workers.
+/// A running dashboard, and the two workers.
 pub(crate) struct Watched {
     folder: PathBuf,
     pause: Duration,
@@ -48,13 +48,13 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Begins to serve and to work, and says where.
+    /// Starts the dashboard and the workers, and prints the address.
     pub(crate) async fn begin(client: &Client, folder: &Path, files: usize) -> Result<Self> {
         let mut options = Options::default();
         options.allow_actions = true;
         let server = match Server::bind(client.clone(), options.clone()).await {
             Ok(server) => server,
-            // Another program has the port; any other will do.
+            // Another program uses the port, so a free one is chosen.
             Err(_) => {
                 options.bind.set_port(0);
                 Server::bind(client.clone(), options).await?
@@ -93,7 +93,7 @@ impl Watched {
         }
     }
 
-    /// After the run there is still something to look at.
+    /// The dashboard stays after the run.
     pub(crate) async fn stay(&mut self) -> Result<()> {
         eprintln!("the run has ended; the dashboard stays until Ctrl-C");
         self.until(async { drop(tokio::signal::ctrl_c().await) }).await
@@ -118,8 +118,8 @@ impl Watched {
     }
 }
 
-/// One of the two processes. It works until its standard input ends, as it does with the process
-/// that serves the dashboard.
+/// One of the two workers. It runs until its standard input ends, which happens when the process of
+/// the dashboard ends.
 pub(crate) async fn in_a_process_of_its_own(client: Client, places: &Places, store: Arc<Store>, pause: Duration) -> Result<bool> {
     let (ended, end) = oneshot::channel::<()>();
     std::thread::spawn(move || {
@@ -128,9 +128,9 @@ pub(crate) async fn in_a_process_of_its_own(client: Client, places: &Places, sto
     });
     let desk = Desk { store, bar: ProgressBar::hidden(), hiccups: HICCUPS, pause };
     let worker = Worker::new(client).queue(places.queue.as_str()).data(desk).concurrency(CONCURRENCY);
-    // Done jobs are kept for a while: there is more to look at.
+    // Done jobs are kept for a while, so that the dashboard shows them.
     let worker = worker.lease(LEASE).grace(Duration::from_secs(3)).retention(Duration::from_secs(3600));
-    // Ctrl-C reaches every process of a terminal; this one ends after the other.
+    // Ctrl-C reaches every process of a terminal. This one ends after the other.
     tokio::spawn(tokio::signal::ctrl_c());
     worker.run(async { drop(end.await) }).await.map(|_| true).map_err(|error| Failure(error.to_string()))
 }

@@ -1,9 +1,9 @@
 //! A report for each customer, every night in the customer's time zone.
 //!
-//! Each customer has a schedule of its own, which is made when the customer signs up. Of nights
-//! that were missed, the last two are made up for: one report is written, and one waits for it. A
-//! report is about a day, whenever it is written. A report that takes longer than a day delays the
-//! next one, and never runs beside it.
+//! Each customer has a separate schedule, which is created when the customer signs up. After missed
+//! nights, the last two are caught up: one report is written, and one waits for it. A report is
+//! about a given night, even if it is written later. A report that takes longer than a day delays
+//! the next one, and never runs at the same time.
 
 use std::{
     collections::BTreeSet,
@@ -26,7 +26,7 @@ impl Archive {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert((customer, night));
     }
 
-    /// The nights of which a customer has reports.
+    /// The nights for which a customer has reports.
     pub fn nights(&self, customer: u64) -> Vec<SystemTime> {
         let reports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         reports.iter().filter(|(of, _)| *of == customer).map(|(_, night)| *night).collect()
@@ -41,8 +41,8 @@ pub async fn report(customer: u64, archive: Data<Archive>, ctx: JobContext) {
     archive.store(customer, night);
 }
 
-/// Tells whether reports are written at all. It is part of the program, so that it is declared
-/// beside its task.
+/// Reminds the staff to check that reports are written. The schedule is part of the program, so it
+/// is declared at its task.
 #[task(queue = "reports", schedule(cron = "0 8 * * MON-FRI", tz = "Europe/Berlin", overlap = "skip", catch_up = "skip"))]
 pub async fn remind_staff() {
     println!("look at the reports of the night");

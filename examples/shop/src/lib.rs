@@ -4,8 +4,8 @@
 //! - `tasks`: the jobs, declared once for both programs.
 //! - `store`: orders and customers, in PostgreSQL or in a SQLite file of the shop's own, with the
 //!   outbox of jobs that commit with them.
-//! - `settings`: how long things take.
-//! - `traces`: what a collector of OpenTelemetry is told (feature `otel`).
+//! - `settings`: times.
+//! - `traces`: the export of spans to an OpenTelemetry collector (feature `otel`).
 
 mod settings;
 mod store;

@@ -1,4 +1,4 @@
-//! How long things take, from the environment.
+//! The times of the shop, from the environment.
 
 use std::{env, path::PathBuf, time::Duration};
 
@@ -6,12 +6,12 @@ use crate::store::Store;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// The shop's own terms.
+/// The times of the shop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// An order that is not paid within this time is closed.
     pub pay_within: Duration,
-    /// When a customer who has not bought anything is written to, counted from the day of joining.
+    /// When activation mails are sent to a customer without a purchase, counted from the sign-up.
     pub activation_mails: Vec<Duration>,
 }
 
@@ -20,7 +20,7 @@ impl Settings {
     /// `3days,7days,14days`).
     ///
     /// # Errors
-    /// One that names the variable which is no time.
+    /// An error with the name of the variable that is not a valid time.
     pub fn from_env() -> Result<Self> {
         Ok(Settings {
             pay_within: time("SHOP_PAY_WITHIN", &text("SHOP_PAY_WITHIN", "10m")?)?,
@@ -32,8 +32,8 @@ impl Settings {
     }
 }
 
-/// Connects to the PostgreSQL database that `DATABASE_URL` names. Without one, opens the file that
-/// `SHOP_DB` names, or `shop.db`. Web application and worker must name the same.
+/// Connects to the PostgreSQL database in `DATABASE_URL`. Without it, opens the file in `SHOP_DB`,
+/// or `shop.db`. Web application and worker must use the same database.
 ///
 /// # Errors
 /// Those of the database, with its name.

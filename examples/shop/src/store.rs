@@ -1,6 +1,6 @@
-//! The shop's own data: in PostgreSQL, or in a SQLite file. Each change is one transaction of a
-//! statement, which says from which state it goes, and of the jobs that go with it. Of two who want
-//! to change an order at once exactly one does.
+//! The shop's own data: in PostgreSQL, or in a SQLite file. Each change is one transaction with a
+//! statement and the jobs that belong to it. The statement names the state from which it changes a
+//! row. If two changes of an order happen at once, exactly one succeeds.
 
 use std::{
     io,
@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS customers (id TEXT PRIMARY KEY, email TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS mails (customer TEXT NOT NULL, number TEXT NOT NULL, PRIMARY KEY (customer, number));
 ";
 
-/// What the store's functions give: anything can be wrong with a database.
+/// The result of the store's functions. The error may be any problem of a database.
 pub(crate) type Result<T, E = io::Error> = std::result::Result<T, E>;
 
 /// The database of the shop, and the outbox in it.
@@ -73,7 +73,7 @@ async fn connect(url: &str) -> Result<Client> {
 
 async fn migrate(client: &mut Client) -> Result<(), tokio_postgres::Error> {
     let tx = client.transaction().await?;
-    // Of several programs that start at once, one makes the tables.
+    // If several programs start at once, one of them creates the tables.
     tx.batch_execute("SELECT pg_advisory_xact_lock(76)").await?;
     tx.batch_execute(CREATE).await?;
     if !tx.query_one("SELECT to_regclass('public.queue_database') IS NOT NULL", &[]).await?.get::<_, bool>(0) {
@@ -83,7 +83,7 @@ async fn migrate(client: &mut Client) -> Result<(), tokio_postgres::Error> {
 }
 
 impl Store {
-    /// Opens the file, and makes it if there is none.
+    /// Opens the file, and creates it if it does not exist.
     ///
     /// # Errors
     /// Those of SQLite.
@@ -106,7 +106,7 @@ impl Store {
         Ok(Store { database: Database::Sqlite(Arc::new(Mutex::new(connection))), outbox })
     }
 
-    /// Connects to the database, and makes the tables that are missing.
+    /// Connects to the database, and creates missing tables.
     ///
     /// # Errors
     /// Those of PostgreSQL.
@@ -117,7 +117,7 @@ impl Store {
         Ok(Store { database: Database::Postgres { url: url.to_owned(), client: Box::new(tokio::sync::Mutex::new(client)) }, outbox })
     }
 
-    /// What sends the jobs of the outbox: the worker runs it.
+    /// The relay of the outbox, which the worker runs.
     ///
     /// # Errors
     /// A URL that cannot be read.
@@ -153,7 +153,8 @@ impl Store {
         Ok(rows.into_iter().next().and_then(order))
     }
 
-    /// False: it is not open. The job that books the payment goes with it: both or neither.
+    /// Marks an order as paid. Returns false if it is not open. The job that books the payment is
+    /// stored in the same transaction: both or neither.
     ///
     /// # Errors
     /// As above.
@@ -163,8 +164,8 @@ impl Store {
     }
 
     /// Books the payment of an order and enqueues its receipt, in one transaction with the ending
-    /// of the job that does it. Nothing in the table says whether this order is booked: that it
-    /// happens once comes from the ending alone.
+    /// of the job. The table does not record whether this order is booked. Only the ending ensures
+    /// that it happens once.
     ///
     /// # Errors
     /// As above, and those of a commit.
@@ -198,7 +199,7 @@ impl Store {
         }
     }
 
-    /// How often an article was sold.
+    /// The number of sales of an article.
     ///
     /// # Errors
     /// As above.
@@ -231,14 +232,14 @@ impl Store {
         Ok(!paid.is_empty())
     }
 
-    /// False: it was sent before.
+    /// Records a mail. Returns false if it was already sent.
     pub(crate) async fn note_mail(&self, customer: &str, number: u32) -> Result<bool> {
         let note = "INSERT INTO mails (customer, number) VALUES ($1, $2) ON CONFLICT DO NOTHING";
         Ok(self.change(note, &[customer, &number.to_string()], None::<queue_core::RawJob>).await? == 1)
     }
 
-    /// One transaction: a statement, and a job if the statement changes a row. Gives the number of
-    /// changed rows.
+    /// One transaction with a statement, and a job if the statement changes a row. Returns the
+    /// number of changed rows.
     async fn change<J: Outgoing + Send + 'static>(&self, sql: &'static str, values: &[&str], job: Option<J>) -> Result<u64> {
         let changed = match &self.database {
             Database::Sqlite(connection) => {
@@ -307,7 +308,7 @@ impl Store {
     }
 }
 
-/// Does what may block on a thread for that.
+/// Runs blocking work on a thread for that.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }

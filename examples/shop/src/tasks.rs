@@ -4,10 +4,10 @@ use queue_core::{Done, prelude::*};
 
 use crate::store::{Result, Store};
 
-/// Closes an order that nobody has paid for.
+/// Closes an order that was not paid in time.
 ///
-/// It is not cancelled when the order is paid: it looks, and leaves a paid order alone. One thing
-/// less that can go wrong.
+/// The job is not cancelled when the order is paid. It reads the order, and does not change a paid
+/// one. This needs no further step that could fail.
 #[task(queue = "orders", backoff(base = "1s", max = "10m"))]
 pub async fn close_unpaid_order(order: String, store: Data<Store>) -> Result<()> {
     if store.close(&order).await? {
@@ -18,16 +18,16 @@ pub async fn close_unpaid_order(order: String, store: Data<Store>) -> Result<()>
 
 /// Books the payment of an order.
 ///
-/// A sale must not be counted twice, and this process can die after the count is stored and before
-/// the queue knows that the job is done. So the count, the receipt and the ending of the job commit
-/// together: only that commit makes a `Done`.
+/// A sale must not be counted twice. This process may crash after the count is stored and before
+/// the queue has the result of the job. Therefore the count, the receipt and the ending of the job
+/// commit together: only that commit creates a `Done`.
 #[task(queue = "orders", backoff(base = "1s", max = "10m"))]
 pub async fn book_payment(order: String, store: Data<Store>, ctx: JobContext) -> Result<Done<()>> {
     store.book(&order, send_receipt::job(order.clone()), &ctx).await
 }
 
-/// Sends the receipt of a paid order. The mail may leave twice if this process dies at the wrong
-/// moment, as every effect outside of the database.
+/// Sends the receipt of a paid order. The mail may be sent twice if this process crashes at the
+/// wrong moment, like every effect outside of the database.
 #[task(queue = "orders", backoff(base = "1s", max = "10m"))]
 pub async fn send_receipt(order: String, store: Data<Store>) -> Result<Outcome> {
     let Some(order) = store.order(&order).await? else {
@@ -44,8 +44,8 @@ pub async fn send_activation_mail(customer: String, number: u32, store: Data<Sto
         return Ok(Outcome::Cancel("there is no such customer".to_owned()));
     };
     if !store.is_active(&customer).await? && store.note_mail(&customer, number).await? {
-        // Here a mail would leave. It is noted before: a crash between the two loses one reminder,
-        // and nobody gets it twice.
+        // A mail would be sent here. It is recorded before: a crash between the two steps loses one
+        // reminder, and no customer gets it twice.
         println!("mail {number} to {}: we have missed you", found.email);
     }
     Ok(Outcome::Done)

@@ -1,5 +1,5 @@
-//! The traces of the web application (feature `otel`). Its worker needs nothing of this: the
-//! command line of a worker exports by itself.
+//! The traces of the web application (feature `otel`). The worker does not need this module,
+//! because its command line has an export.
 
 use std::error::Error;
 
@@ -14,11 +14,11 @@ use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
 use tracing::Instrument;
 use tracing_subscriber::{EnvFilter, prelude::*};
 
-/// Exports the spans of this program to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names, if
-/// it names one. Shut it down at the end, so that the last spans arrive.
+/// Exports the spans of this program to the collector in `OTEL_EXPORTER_OTLP_ENDPOINT`, if it is
+/// set. Shut it down at the end, so that the last spans are exported.
 ///
 /// # Errors
-/// That of the exporter, and if another subscriber is set already.
+/// The error of the exporter, or if another subscriber is already set.
 pub fn export() -> Result<Option<SdkTracerProvider>, Box<dyn Error + Send + Sync>> {
     if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_none() {
         return Ok(None);
@@ -32,7 +32,7 @@ pub fn export() -> Result<Option<SdkTracerProvider>, Box<dyn Error + Send + Sync
     Ok(Some(provider))
 }
 
-/// A span around each request. The spans of its enqueues lie in it.
+/// A span around each request. The spans of its enqueues are its children.
 pub fn around_requests(app: Router) -> Router {
     app.layer(from_fn(async |request: Request, next: Next| {
         let name = format!("{} {}", request.method(), request.uri().path());

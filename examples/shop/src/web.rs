@@ -1,4 +1,4 @@
-//! The web application: what it enqueues, and when.
+//! The web application and its enqueues.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::{
     tasks::{book_payment, close_unpaid_order, send_activation_mail},
 };
 
-/// What all requests share.
+/// The state that all requests share.
 #[derive(Clone)]
 struct Shop {
     store: Arc<Store>,
@@ -46,8 +46,8 @@ struct NewOrder {
     article: String,
 }
 
-/// The order and the job that closes it are stored in one transaction: both or neither, wherever
-/// this process dies. The queue need not be reachable.
+/// The order and the job that closes it are stored in one transaction: both or neither, even if
+/// this process crashes. The queue need not be reachable.
 async fn place_order(State(shop): State<Shop>, Json(new): Json<NewOrder>) -> Result<(StatusCode, Json<Value>), Problem> {
     let id = Uuid::now_v7().to_string();
     let close = close_unpaid_order::job(id.clone()).delay(shop.settings.pay_within).id(format!("close-{id}")); // printed and looked for by people
@@ -79,9 +79,9 @@ struct NewCustomer {
     email: String,
 }
 
-/// Enqueues the mails without a transaction, and before it stores the customer. If the process dies
-/// between the two, the jobs find no customer and do nothing. If it stored the customer first, that
-/// customer would never get a mail.
+/// Enqueues the mails without a transaction, and before it stores the customer. If the process
+/// crashes between the two steps, the jobs find no customer and do nothing. With the opposite
+/// order, that customer would never get a mail.
 async fn join(State(shop): State<Shop>, Json(new): Json<NewCustomer>) -> Result<(StatusCode, Json<Value>), Problem> {
     let id = Uuid::now_v7().to_string();
     for (number, after) in (1..).zip(shop.settings.activation_mails.iter().copied()) {
@@ -95,7 +95,7 @@ async fn show_customer(State(shop): State<Shop>, Path(id): Path<String>) -> Resu
     shop.store.customer(&id).await?.map(Json).ok_or(Problem::NotFound)
 }
 
-/// What a request may be answered with instead.
+/// The error answers of requests.
 enum Problem {
     NotFound,
     NotOpen(Order),
@@ -120,7 +120,7 @@ impl IntoResponse for Problem {
         let (status, text) = match self {
             Problem::NotFound => (StatusCode::NOT_FOUND, "there is no such thing".to_owned()),
             Problem::NotOpen(order) => (StatusCode::CONFLICT, format!("the order is {}", order.state)),
-            // No customer without mails: the customer may try again.
+            // The customer is not stored without the mails, and may try again.
             Problem::Queue(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
             Problem::Other(error) => (StatusCode::INTERNAL_SERVER_ERROR, error),
         };

@@ -1,5 +1,5 @@
 //! The shop's jobs without processes: with the test kit, on SQLite in a folder and on a real
-//! PostgreSQL. The relay carries jobs from the outbox into the queue of the test.
+//! PostgreSQL. The relay sends jobs from the outbox to the queue of the test.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ struct Bed {
 impl Bed {
     fn of(store: Store, folder: Option<tempfile::TempDir>) -> Bed {
         let store = Arc::new(store);
-        // It looks up in the shop's database which jobs have committed.
+        // The worker looks up in the shop's database which jobs have committed.
         let relays = store.clone();
         let queue = TestQueue::new().shared_data(store.clone()).worker(move |worker| worker.outbox(relays.relay().unwrap()));
         Bed { queue, store, _folder: folder }
@@ -36,7 +36,7 @@ impl Bed {
         Bed::of(Store::postgres(&url).await.unwrap(), None)
     }
 
-    /// Sends what has committed.
+    /// Sends the committed jobs.
     async fn relay(&self, jobs: usize) {
         let all = wait("the jobs to be sent").until(async || self.queue.enqueued().len() >= jobs);
         self.store.relay().unwrap().run(self.queue.client(), all).await;
@@ -73,7 +73,7 @@ async fn an_order_comes_with_its_job(bed: Bed) {
     refute_enqueued!(bed.queue);
 }
 
-/// A worker that crashes after the commit of a job: the job runs again, and its second run changes
+/// A worker crashes after the commit of a job. The job runs again, and its second run changes
 /// nothing.
 async fn a_sale_counts_once_although_its_job_runs_twice(bed: Bed) {
     bed.order("one").await;
@@ -91,8 +91,8 @@ async fn a_sale_counts_once_although_its_job_runs_twice(bed: Bed) {
     assert_enqueued!(bed.queue, send_receipt { order: "one" }, count = 1);
 }
 
-/// Neither without the other: the second order has the id of the first, and the job of the third is
-/// not valid.
+/// Both or neither are stored: the second order has the id of the first, and the job of the third
+/// is not valid.
 async fn an_order_that_is_not_stored_has_no_job(bed: Bed) {
     bed.order("one").await;
     let again = bed.store.place_order("one", "ben", "ink", close_unpaid_order::job("one".to_owned())).await;

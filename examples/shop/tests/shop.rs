@@ -16,10 +16,10 @@ use queue_tests::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Where spans are exported to.
+/// The destination of exported spans.
 const COLLECTOR: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-/// A shop that is open.
+/// A running shop.
 struct Shop {
     folder: TempDir,
     url: String,
@@ -35,7 +35,7 @@ impl Shop {
         Shop::traced(pay_within, url, None)
     }
 
-    /// One whose programs export their spans to this address.
+    /// A shop whose programs export their spans to this address.
     fn traced(pay_within: &'static str, url: impl FnOnce(&Path) -> String, collector: Option<String>) -> Self {
         let folder = folder();
         let url = url(folder.path());
@@ -113,7 +113,7 @@ fn surroundings<'a>(command: &'a mut Command, folder: &TempDir, url: &str, pay_w
     command.env_remove("DATABASE_URL");
     command.current_dir(folder.path()).env("QUEUE_URL", url).env("SHOP_DB", folder.path().join("shop.db"));
     command.env("SHOP_ADDRESS", "127.0.0.1:0").env("SHOP_PAY_WITHIN", pay_within).env("SHOP_ACTIVATION_MAILS", "200ms,400ms");
-    // The usual time is five seconds.
+    // The default delay is five seconds.
     command.env_remove(COLLECTOR).env("OTEL_BSP_SCHEDULE_DELAY", "50");
     command.stdin(Stdio::null()).stderr(Stdio::null())
 }
@@ -185,8 +185,8 @@ fn what_is_not_there_is_not_found() {
     assert_eq!(shop.ask("GET", "/customers/1", &Value::Null).0, 404);
 }
 
-/// A collector of OpenTelemetry is told of an order: by the web application of the request and its
-/// enqueue, by the worker of the run.
+/// A collector of OpenTelemetry receives the spans of an order: those of the request and its
+/// enqueue from the web application, and that of the run from the worker.
 #[cfg(feature = "otel")]
 mod traces {
     use std::sync::{Arc, Mutex};
@@ -200,7 +200,7 @@ mod traces {
 
     use super::*;
 
-    /// What has arrived: the service and the span.
+    /// The received spans, each with its service.
     type Arrived = Arc<Mutex<Vec<(String, Span)>>>;
 
     /// A collector, and its address.
@@ -246,7 +246,7 @@ mod traces {
         let call = wait_for_span(&arrived, "shop", "enqueue");
         assert_eq!((&call.trace_id, &call.parent_span_id, call.kind()), (&request.trace_id, &enqueue.span_id, SpanKind::Client));
 
-        // The job had to wait for its time: its run has a trace of its own, which names the
+        // The job had to wait for its time. Its run has a separate trace with a link to the
         // enqueue.
         let run = wait_for_span(&arrived, "shop-worker", "process mails");
         assert_eq!(run.kind(), SpanKind::Consumer);

@@ -1,4 +1,4 @@
-//! The API: tenants enqueue imports, and ask how far they are.
+//! The API: tenants enqueue imports, and request their progress.
 
 use axum::{
     Json, Router,
@@ -28,7 +28,8 @@ struct Depth {
     running: u64,
 }
 
-/// `POST /tenants/acme/imports` with `{"rows": 100}`, and `GET` for how many wait and run.
+/// `POST /tenants/acme/imports` with `{"rows": 100}`, and `GET` for the number of waiting and
+/// running jobs.
 pub(crate) fn router(client: Client) -> Router {
     Router::new().route("/tenants/{tenant}/imports", post(begin).get(depth)).with_state(client)
 }
@@ -51,7 +52,7 @@ async fn depth(State(client): State<Client>, Path(tenant): Path<String>) -> Resu
     Ok(Json(Depth { waiting: ready, running: active }))
 }
 
-/// What the caller has done wrong is a 400, and what the broker cannot do now is a 503.
+/// An invalid request is a 400, and an unavailable broker is a 503.
 fn problem(error: &queue_core::Error) -> (StatusCode, String) {
     let status = if matches!(error, queue_core::Error::Invalid { .. }) { StatusCode::BAD_REQUEST } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, error.to_string())

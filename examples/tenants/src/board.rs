@@ -1,4 +1,4 @@
-//! Who waited how long, and for what.
+//! The waiting time of each tenant, and the reasons.
 
 use std::{
     cmp::Reverse,
@@ -16,10 +16,10 @@ use tokio::sync::Notify;
 
 use crate::tasks::QUEUE;
 
-/// Waiting jobs that one look reads.
+/// The maximum number of waiting jobs in one read.
 const LOOK: usize = 500;
 
-/// What was seen.
+/// The collected data.
 #[derive(Debug)]
 pub(crate) struct Board {
     begun: Instant,
@@ -27,14 +27,14 @@ pub(crate) struct Board {
     changed: Notify,
 }
 
-/// Of one tenant.
+/// The data of one tenant.
 #[derive(Debug, Default)]
 struct Tenant {
     jobs: usize,
-    /// When each was done, since the beginning.
+    /// The time at which each job was done, since the beginning.
     done: Vec<Duration>,
     refused: u32,
-    /// How often a waiting job was seen to wait for what.
+    /// The number of samples of waiting jobs, by reason.
     waits: BTreeMap<&'static str, u64>,
 }
 
@@ -43,13 +43,14 @@ struct Tenant {
 pub(crate) struct Line {
     pub(crate) tenant: String,
     pub(crate) jobs: usize,
-    /// When the first, the middle one and the last were done, in milliseconds since the beginning.
+    /// The times at which the first, the middle and the last job were done, in milliseconds since
+    /// the beginning.
     pub(crate) first_ms: u64,
     pub(crate) half_ms: u64,
     pub(crate) all_ms: u64,
     /// How often the service refused a call.
     pub(crate) refused: u32,
-    /// Of a hundred looks at its waiting jobs, how many found them waiting for what.
+    /// The percentage of samples of its waiting jobs with each reason.
     pub(crate) waited_for: BTreeMap<&'static str, u64>,
 }
 
@@ -58,7 +59,7 @@ impl Board {
         Board { begun: Instant::now(), tenants: Mutex::default(), changed: Notify::new() }
     }
 
-    /// So many jobs of a tenant are on their way.
+    /// Adds expected jobs of a tenant.
     pub(crate) fn expects(&self, tenant: &str, jobs: u32) {
         self.lock().entry(tenant.to_owned()).or_default().jobs += jobs as usize;
     }
@@ -74,25 +75,25 @@ impl Board {
         self.lock().entry(tenant.to_owned()).or_default().refused += 1;
     }
 
-    /// Waits until all that was expected is done.
+    /// Waits until all expected jobs are done.
     pub(crate) async fn all_done(&self) {
         while !self.lock().values().all(|tenant| tenant.done.len() >= tenant.jobs) {
             self.changed.notified().await;
         }
     }
 
-    /// Asks again and again why jobs wait.
+    /// Repeatedly reads why jobs wait.
     pub(crate) async fn watch(&self, inspector: Inspector) {
         loop {
             tokio::time::sleep(Duration::from_millis(200)).await;
-            // It is only for the report: a look that fails is missing there.
+            // A failed read is only missing in the report.
             let Ok(mut page) = inspector.list(QUEUE, JobState::Ready, 0, LOOK).await else { continue };
             if inspector.add_reasons(QUEUE, &mut page.jobs).await.is_err() {
                 continue;
             }
             let mut tenants = self.lock();
             for job in &page.jobs {
-                // Some have started since they were listed.
+                // Some jobs have started since they were listed.
                 let waits = job.waiting.first().filter(|reason| !matches!(reason, Reason::Runs(_) | Reason::Ended { .. }));
                 if let (Some(group), Some(reason)) = (&job.group, waits) {
                     *tenants.entry(group.to_string()).or_default().waits.entry(reason.name()).or_default() += 1;
@@ -101,8 +102,8 @@ impl Board {
         }
     }
 
-    /// How many are done, of how many. Jobs that another program has left in the queue are not told
-    /// of, here and in the report.
+    /// The number of done jobs, and of all jobs. Jobs in the queue from another program are
+    /// ignored, here and in the report.
     pub(crate) fn progress(&self) -> Vec<(String, usize, usize)> {
         self.lock()
             .iter()

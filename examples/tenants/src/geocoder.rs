@@ -1,5 +1,5 @@
-//! A service of somebody else that counts calls, in the place of a real one: it allows each account
-//! so many in a second, and answers 429 to more.
+//! A simulated service that counts calls. It allows each account a number of calls per second, and
+//! answers 429 to more.
 
 use std::{
     collections::BTreeMap,
@@ -7,21 +7,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Calls that most accounts may make in a second: more than our limit lets through, also if some
-/// come late and others early.
+/// Calls per second that most accounts may make. This is more than our limit allows, even if some
+/// calls are late and others early.
 const USUAL: u32 = 40;
 
-/// This one has a smaller plan, which nobody has told our application: it hears of it by the
+/// This account has a smaller plan. The application does not know that, and learns it from the
 /// answers.
 const SMALL: (&str, u32) = ("initech", 5);
 
-/// How long a call takes.
+/// The duration of a call.
 const TAKES: Duration = Duration::from_millis(15);
 
-/// What a call is answered.
+/// The answer to a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Where an address is.
+    /// The position of an address.
     Found,
     /// Status 429: too many calls. Come back after this time.
     TooMany(Duration),
@@ -30,7 +30,7 @@ pub(crate) enum Answer {
 /// The service.
 #[derive(Debug, Default)]
 pub(crate) struct Geocoder {
-    /// When the second of an account began, and how many calls there were in it.
+    /// The start of the current second of an account, and the number of its calls.
     seconds: Mutex<BTreeMap<String, (Instant, u32)>>,
 }
 

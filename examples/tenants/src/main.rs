@@ -1,10 +1,10 @@
 //! Many tenants of different size share a service with limits: `cargo run -p tenants`.
 //!
-//! One tenant imports 300 rows, the others a few. Each row is a call of a service that allows so
-//! many calls in a second. The program shows that the small ones are done soon, that no tenant
-//! calls more often than its limit, and what happens if the service says 429. At the end it prints
-//! who waited how long, and for what. With `--listen 127.0.0.1:8000` it serves the API instead, and
-//! works until Ctrl-C.
+//! One tenant imports 300 rows, the others a few. Each row is a call of a service that allows a
+//! number of calls per second. The program shows that the small tenants are done soon, that no
+//! tenant calls more often than its limit, and the effect of an answer 429. At the end it prints
+//! how long each tenant waited, and for what. With `--listen 127.0.0.1:8000` it serves the API
+//! instead, and runs until Ctrl-C.
 
 mod api;
 mod board;
@@ -40,7 +40,7 @@ const EXAMPLES: &str = "Examples:
   cargo run -p tenants -- --listen 127.0.0.1:8000
   curl -d '{\"rows\": 100}' -H 'content-type: application/json' http://127.0.0.1:8000/tenants/acme/imports";
 
-/// The others, and how many rows each imports.
+/// The other tenants, and the number of rows of each.
 const OTHERS: [(&str, u32); 4] = [("globex", 40), ("initech", 12), ("hooli", 6), ("umbrella", 3)];
 
 #[tokio::main]
@@ -55,7 +55,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    // Without a queue of its own it uses a file that ends with it.
+    // Without `QUEUE_URL`, it uses a temporary file.
     let folder = tempfile::tempdir()?;
     let url = match std::env::var_os("QUEUE_URL") {
         Some(_) => Client::url_from_env()?,
@@ -100,7 +100,7 @@ async fn serve(address: SocketAddr, client: Client, worker: Worker) -> Result<()
     }
 }
 
-/// Says once in a second how far each is.
+/// Prints the progress of each tenant once a second.
 async fn tell(board: &Board) {
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,4 +1,4 @@
-//! The task, and what it may use.
+//! The task and its data.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
 /// The queue.
 pub(crate) const QUEUE: &str = "imports";
 
-/// Finds out where an address is.
+/// Finds the position of an address.
 ///
 /// Tenants are served in rotation, however many jobs each has enqueued. A tenant makes at most
 /// twenty calls per second, and at most four jobs of all tenants run at once. If the service

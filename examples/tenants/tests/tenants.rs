@@ -1,4 +1,4 @@
-//! The example, as somebody runs it.
+//! Runs the example as a program.
 
 use std::{
     fs::{self, File},
@@ -35,10 +35,10 @@ fn small_tenants_are_done_early_and_who_is_refused_waits_alone() {
     }
     assert!(number("initech", "refused") > 0, "its plan is smaller than the limit that the task declares: {report}");
     assert_eq!(number("acme", "refused"), 0, "its limit keeps it below what the service allows: {report}");
-    // 5 of its 80 rows start at once, and 20 in each second: however busy the machine is, they are
-    // never faster.
+    // 5 of its 80 rows start at once, and 20 in each second. They are never faster, even on an idle
+    // machine.
     assert!(number("acme", "all_ms") >= 3_750, "its rate holds: {report}");
-    // Looks now and then see jobs that wait for it.
+    // Some samples find jobs that wait for the rate.
     assert!(line("acme")["waited_for"]["rate_limited"].as_u64().is_some_and(|percent| percent > 0), "{report}");
 }
 

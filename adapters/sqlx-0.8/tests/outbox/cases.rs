@@ -1,4 +1,4 @@
-//! What holds with both databases. It is compiled once for each.
+//! The tests for both databases. They are compiled once for each.
 
 use std::time::Duration;
 
@@ -22,11 +22,11 @@ impl Place {
         sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
     }
 
-    /// Of several statements, too.
+    /// Executes one or several statements.
     pub(super) async fn execute(&self, sql: &str) {
         use sqlx::Executor;
         let mut connection = self.pool.acquire().await.unwrap();
-        // sqlx 0.9 takes constants.
+        // sqlx 0.9 accepts only constants.
         let sql: &'static str = sql.to_owned().leak();
         connection.execute(sqlx::raw_sql(sql)).await.unwrap();
     }
@@ -115,7 +115,7 @@ async fn another_database_and_missing_tables_are_named() {
     assert!(matches!(open(&place.pool).await, Err(Error::NoTables { .. })));
 }
 
-/// With a worker that looks endings up.
+/// With a worker that looks up endings.
 #[tokio::test]
 async fn effects_commit_once_together_with_the_ending_of_their_job() {
     let place = Place::new().await;
@@ -189,7 +189,7 @@ async fn a_commit_is_refused_by_name() {
     assert!(matches!(refused, Err(Error::NoTables { .. })), "{refused:?}");
     place.execute("ALTER TABLE elsewhere RENAME TO queue_effects").await;
     assert_eq!(place.balance().await, 100);
-    // Its effects are stored, and no ending.
+    // The effects are stored without an ending.
     let ctx = context();
     let mut tx = place.effect(&outbox, &ctx).await;
     sqlx::query("COMMIT").execute(&mut **tx).await.unwrap();

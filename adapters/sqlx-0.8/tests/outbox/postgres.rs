@@ -55,7 +55,7 @@ async fn the_example_of_the_documentation_runs() {
     let place = Place::new().await;
     let orders = "CREATE TABLE orders (id BIGINT GENERATED ALWAYS AS IDENTITY)";
     sqlx::query(orders).execute(&place.pool).await.unwrap();
-    // It is one that a handler of a web application can await.
+    // A handler of a web application can await it.
     let pool = place.pool.clone();
     tokio::spawn(async move { example(pool).await }).await.unwrap().unwrap();
     assert_eq!(place.number("SELECT count(*) FROM queue_outbox").await, 1);
@@ -70,8 +70,8 @@ async fn pay(order: i64, outbox: Data<Outbox>, pool: Data<PgPool>, ctx: JobConte
     Ok(ctx.commit(tx, order).await?)
 }
 
-/// What the server forgets at a crash is stored at once in this transaction, unless the application
-/// has it otherwise.
+/// This transaction commits durably even if the server's default is asynchronous, unless the
+/// application allows the loss.
 #[tokio::test]
 async fn a_commit_is_durable() {
     let place = Place::new().await;
@@ -100,7 +100,7 @@ async fn a_run_chooses_its_isolation_level() {
     drop(tx);
     let mut tx = context.begin_with(&outbox, &place.pool, "BEGIN ISOLATION LEVEL SERIALIZABLE").await.unwrap();
     assert_eq!(level(&mut tx).await, "serializable");
-    // Another transaction changes what it has read.
+    // Another transaction changes a row that this one has read.
     let balance: i64 = sqlx::query_scalar("SELECT balance FROM accounts").fetch_one(&mut **tx).await.unwrap();
     place.execute("UPDATE accounts SET balance = balance - 1").await;
     let set = "UPDATE accounts SET balance = $1";
@@ -114,7 +114,7 @@ async fn a_run_chooses_its_isolation_level() {
     assert_eq!((place.balance().await, place.number("SELECT count(*) FROM queue_effects").await), (90, 1));
 }
 
-/// Which of many queues is full.
+/// The full one of many queues is named.
 #[tokio::test]
 async fn the_full_queue_of_many_is_named() {
     let place = Place::new().await;

@@ -50,8 +50,8 @@ async fn pay(order: i64, outbox: Data<Outbox>, pool: Data<SqlitePool>, ctx: JobC
     Ok(ctx.commit(tx, order).await?)
 }
 
-/// By another statement than `BEGIN IMMEDIATE`, with the same checks. Others can write meanwhile, and
-/// then its own write fails.
+/// Begins with another statement than `BEGIN IMMEDIATE`, with the same checks. Other connections
+/// can write in the meantime, and then its own write fails.
 #[tokio::test]
 async fn a_run_chooses_how_its_transaction_begins() {
     let place = Place::new().await;

@@ -1,5 +1,5 @@
-//! Adds accounts to the rotation, and shows how far they are: `accounts add ada ben`,
-//! `accounts list`.
+//! Adds accounts to the rotation, and shows their progress: `accounts add ada ben`, `accounts
+//! list`.
 
 use std::{env, error::Error, process::ExitCode};
 
@@ -30,12 +30,12 @@ async fn main() -> ExitCode {
 }
 
 async fn add(names: &[String]) -> Result<(), Box<dyn Error>> {
-    // A name that is no job id is refused before any account is added.
+    // An invalid job id is refused before any account is added.
     names.iter().try_for_each(|name| JobId::given(name).map(drop))?;
     let accounts = open()?;
     let queue = Client::from_env().await?;
     for name in names {
-        // The account first: a check that finds none would end the rotation.
+        // The account is added first: a check without its account would end the rotation.
         accounts.add(name)?;
         rotate(name, &queue).await?;
     }

@@ -1,4 +1,4 @@
-//! `--dashboard`, as somebody watches it: in a real Chromium.
+//! `--dashboard` in a real Chromium.
 #![cfg(feature = "dashboard")]
 
 use std::{
@@ -9,7 +9,7 @@ use std::{
 
 use queue_tests::{browser::Browser, folder::folder, patience::wait_for, process::Process};
 
-/// What the program has said about something, up to the next space or quote.
+/// The text in the output after `before`, up to the next space or quote.
 fn said(log: &Path, before: &str) -> String {
     wait_for(&format!("`{before}` in the output"), || {
         let text = fs::read_to_string(log).unwrap();
@@ -26,7 +26,7 @@ fn kill(process: &str) {
 #[test]
 fn a_run_is_watched_in_chromium_and_a_killed_worker_is_seen() {
     let (folder, cache) = (folder(), folder());
-    // A second each, in eight slots: half a minute.
+    // One second each, in eight slots: half a minute.
     for number in 0..200 {
         fs::write(folder.path().join(format!("{number:03}")), format!("content {}", number % 150)).unwrap();
     }
@@ -39,11 +39,11 @@ fn a_run_is_watched_in_chromium_and_a_killed_worker_is_seen() {
     let address = said(&log, "watch it at ");
     let browser = Browser::start();
     browser.open(&address);
-    // The run goes on while the page is open.
+    // The run continues while the page is open.
     browser.wait("document.body.innerText.includes('quickstart-')");
     let base = browser.url().trim_end_matches('/').to_owned();
     browser.open(&format!("{base}/jobs?state=retry"));
-    // In one look: the page follows the queue, and the job runs again soon.
+    // In one read, because the page is updated, and the job runs again soon.
     let link = "return document.body.innerText.includes('the disk hiccups') && \
                 [...document.querySelectorAll('a[href*=\"/jobs/\"]')].map(a => a.href)[0] || ''";
     let first = browser.wait_for("a job that waits for another attempt").block_some(|| {
@@ -56,15 +56,15 @@ fn a_run_is_watched_in_chromium_and_a_killed_worker_is_seen() {
     browser.wait(&format!("document.body.innerText.includes('{dead}')"));
     kill(&dead);
     said(&log, &format!("worker {dead} has ended "));
-    // The page tells of it by itself: the worker is off the list when another one has taken its
-    // jobs back.
+    // The page is updated automatically: the worker is off the list when another one has reclaimed
+    // its jobs.
     browser.wait(&format!("!document.body.innerText.includes('{dead}')"));
 
     browser.open(&first);
     browser.wait("document.body.innerText.includes('done')");
     let timeline = browser.text();
     assert!(timeline.matches("the disk hiccups").count() >= 3, "{timeline}");
-    // The report is the same, whoever was killed.
+    // The report does not depend on the killed worker.
     let written: serde_json::Value = wait_for("the report", || serde_json::from_str(&fs::read_to_string(&report).ok()?).ok());
     assert_eq!(written["files"], 200);
     assert_eq!(written["groups"].as_array().map(Vec::len), Some(50));

@@ -1,4 +1,4 @@
-//! The quickstart as a user runs it: a real process, a real folder.
+//! The quickstart as a real process in a real folder.
 
 mod dashboard;
 
@@ -15,7 +15,7 @@ use queue_tests::{
     server::{Kind, Server},
 };
 
-/// Where one test has its files and its cache.
+/// The files and the cache of one test.
 struct Desk {
     folder: tempfile::TempDir,
     cache: tempfile::TempDir,
@@ -54,7 +54,7 @@ fn groups(report: &serde_json::Value) -> BTreeSet<BTreeSet<String>> {
     report["groups"].as_array().unwrap().iter().map(paths).collect()
 }
 
-/// The groups by comparing bytes, as slowly as it gets.
+/// The groups, found by comparing bytes.
 fn expected(folder: &Path) -> BTreeSet<BTreeSet<String>> {
     fn walk(folder: &Path, files: &mut Vec<(String, Vec<u8>)>) {
         for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -99,7 +99,7 @@ fn its_groups_are_those_of_a_comparison_byte_by_byte() {
         groups(&report).iter().map(|group| { fs::metadata(group.first().unwrap()).unwrap().len() * (group.len() as u64 - 1) }).sum::<u64>()
     );
     assert!(report["jobs_per_second"].as_f64().unwrap() > 0.0);
-    // Once more, with a change.
+    // A second run after a change.
     desk.file("new", b"content 3");
     assert_eq!(groups(&desk.json()), expected(desk.folder.path()));
 }
@@ -131,7 +131,7 @@ fn a_folder_that_is_missing_or_a_file_is_refused() {
     }
 }
 
-/// Kills the process once it has done some of the work, but not all.
+/// Kills the process when it has done a part of the work.
 fn kill_in_the_middle(mut child: Child, desk: &Desk) {
     let done = || {
         let store = walk_for(desk.cache.path(), "digests")?;

@@ -1,4 +1,4 @@
-//! The commands of the worker binary, as a new user types them.
+//! The commands of the worker binary.
 
 use std::process::Command;
 

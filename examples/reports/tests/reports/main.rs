@@ -1,4 +1,4 @@
-//! The clock of the queue belongs to the test: a night takes some milliseconds.
+//! The test controls the clock of the queue: a night takes some milliseconds.
 
 mod commands;
 
@@ -16,10 +16,10 @@ const EVENING: Duration = Duration::from_secs(1_795_608_000 + 11 * 3600);
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// From 23:00 to 08:00 by UTC: it has two in the morning in Berlin and in New York.
+/// From 23:00 to 08:00 UTC. It includes 02:00 in Berlin and in New York.
 const NIGHT: Duration = Duration::from_secs(9 * 3600);
 
-/// A queue whose clock shows the evening.
+/// A queue whose clock is at the evening.
 fn queue(archive: &Arc<Archive>) -> TestQueue {
     TestQueue::starting_at(UNIX_EPOCH + EVENING).shared_data(archive.clone())
 }
@@ -37,7 +37,7 @@ async fn every_customer_has_a_report_of_each_night_also_of_those_that_nobody_wor
     }
     assert_eq!((archive.nights(7).len(), archive.nights(8).len()), (2, 2));
 
-    // Nobody works for five nights: the last two of them are made up for.
+    // No worker runs for five nights. The last two are caught up.
     queue.advance(DAY * 5);
     queue.drain_for("1h").await;
     let nights = archive.nights(7);

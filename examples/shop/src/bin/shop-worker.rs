@@ -1,4 +1,4 @@
-//! The worker: `cargo run -p shop --bin shop-worker`. `--help` tells what else it can do.
+//! The worker: `cargo run -p shop --bin shop-worker`. `--help` lists its commands.
 
 use std::process::ExitCode;
 
