@@ -1,4 +1,4 @@
-//! The changes that people make to jobs, by name.
+//! Changes of jobs by operators, as methods with their names.
 
 use async_trait::async_trait;
 use queue_core::{

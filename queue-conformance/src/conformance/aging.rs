@@ -1,4 +1,4 @@
-//! Aging: jobs that wait rise by one priority each time that they have waited for so long.
+//! Aging: waiting jobs rise by one priority after each interval.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::Changes as _;
 
-/// Over at once.
+/// An interval that is over at once.
 const SOON: Duration = Duration::from_millis(1);
 
 async fn set(bed: &Bed, aging: Aging) {
@@ -26,13 +26,13 @@ async fn show(bed: &Bed, id: &JobId) -> StoredJob {
     bed.show(id).await.expect("the job is there")
 }
 
-/// Lets those rise that are due, and claims nothing.
+/// Promotes the jobs that are due, and claims nothing.
 async fn look(lane: &mut Lane) {
     let turn = lane.next();
     lane.send(&turn).await;
 }
 
-/// Waits until a job rises no further: it has come to the top.
+/// Waits until a job has reached the highest priority.
 async fn risen(bed: &Bed, lane: &mut Lane, id: &JobId) {
     eventually("it has risen to the top", async || {
         look(lane).await;
@@ -41,7 +41,7 @@ async fn risen(bed: &Bed, lane: &mut Lane, id: &JobId) {
     .await;
 }
 
-/// Stores a job of a priority, perhaps of a group.
+/// Stores a job with a priority, and optionally with a group.
 async fn put(bed: &Bed, priority: Priority, group: Option<&str>) -> JobId {
     let mut job = NewJob::new(JobId::make(), envelope(priority.name()));
     (job.priority, job.group) = (priority, group.map(name));
@@ -50,8 +50,8 @@ async fn put(bed: &Bed, priority: Priority, group: Option<&str>) -> JobId {
     id
 }
 
-/// Without aging a job waits for all that are more important, whenever they came. With it, it
-/// starts before those that came long after it.
+/// Without aging, a job waits for all jobs of higher priorities, even later ones. With aging, it
+/// starts before jobs that were stored long after it.
 pub async fn a_job_that_has_waited_starts_before_a_later_one_of_a_higher_priority(bed: Bed) {
     let mut lane = bed.lane().await;
     let waits = put(&bed, Priority::Low, None).await;
@@ -70,8 +70,8 @@ pub async fn a_job_that_has_waited_starts_before_a_later_one_of_a_higher_priorit
     assert_eq!(show(&bed, &low).await.priority, Priority::Low, "its own priority is what it was");
 }
 
-/// One priority each time; those of one priority keep their order, and a job counts as before while
-/// it has not risen.
+/// A job rises by one priority at a time. Jobs of one priority keep their order. Before a job
+/// rises, it counts for its own priority.
 pub async fn a_job_rises_by_one_priority_each_time(bed: Bed) {
     let mut lane = bed.lane().await;
     set(&bed, Aging::Every(LONG)).await;
@@ -81,7 +81,7 @@ pub async fn a_job_rises_by_one_priority_each_time(bed: Bed) {
     look(&mut lane).await;
     assert_eq!(bed.ids(JobState::Ready).await, [high.clone(), ids[0].clone(), ids[1].clone()], "none is due");
     assert_eq!(show(&bed, &ids[0]).await.rises_ms, Some(rises));
-    // Now those that come wait less.
+    // Jobs that are stored now wait for a shorter time.
     set(&bed, Aging::Every(SOON)).await;
     let many: Vec<NewJob> = (0..30).map(|n| NewJob::new(JobId::make(), envelope(&n.to_string()))).collect();
     let quick: Vec<JobId> = many.iter().map(|job| job.id.clone()).collect();
@@ -93,7 +93,7 @@ pub async fn a_job_rises_by_one_priority_each_time(bed: Bed) {
     assert_eq!(&order[30..], [high, ids[0].clone(), ids[1].clone()]);
 }
 
-/// The same inside a group; between groups turns decide.
+/// The same inside a group. Between groups, the rotation decides.
 pub async fn jobs_of_a_group_rise_inside_it(bed: Bed) {
     let mut lane = bed.lane().await;
     set(&bed, Aging::Every(SOON)).await;
@@ -108,8 +108,8 @@ pub async fn jobs_of_a_group_rise_inside_it(bed: Bed) {
     assert!(place(&low) < place(&critical) && place(&other) < 2, "{claimed:?}");
 }
 
-/// A job that comes back begins at its own priority, and waits anew. One that is taken out is found
-/// where it has risen to.
+/// A job that comes back begins at its own priority, and its wait starts again. A job that is
+/// removed is found at the priority to which it has risen.
 pub async fn a_job_that_comes_back_begins_at_its_own_priority(bed: Bed) {
     let mut lane = bed.lane().await;
     set(&bed, Aging::Every(SOON)).await;
@@ -132,8 +132,7 @@ pub async fn a_job_that_comes_back_begins_at_its_own_priority(bed: Bed) {
     assert_eq!(bed.depth(JobState::Ready).await, 0);
 }
 
-/// A suspect stands before all others as it is, and a job that waits for its time does not rise
-/// meanwhile.
+/// A suspect already comes before all other jobs. A job that waits for its time does not rise.
 pub async fn only_jobs_that_wait_for_a_slot_rise(bed: Bed) {
     set(&bed, Aging::Every(SOON)).await;
     let ids = bed.put(2).await;
@@ -158,7 +157,7 @@ pub async fn only_jobs_that_wait_for_a_slot_rise(bed: Bed) {
     lane.end(&second, ack()).await;
 }
 
-/// When nothing holds any more, none rises further, and those that have risen stay where they are.
+/// Without an aging rule, no job rises further. Jobs that have risen keep their priority.
 pub async fn without_aging_none_rises_further(bed: Bed) {
     let mut lane = bed.lane().await;
     set(&bed, Aging::Every(SOON)).await;
@@ -176,8 +175,8 @@ pub async fn without_aging_none_rises_further(bed: Bed) {
     assert_eq!(order, [risen_one, later, waits]);
 }
 
-/// Who has read something else changes nothing, and hears what is stored. What is sent again finds
-/// what it wanted.
+/// A change of an outdated rule changes nothing, and returns the stored rule. A change that is sent
+/// again succeeds.
 pub async fn a_change_of_aging_is_a_compare_and_set(bed: Bed) {
     let request = SetAging::new(bed.queue.clone(), Vec::new(), b"60000:x".to_vec());
     assert_eq!(bed.broker.set_aging(&request).await.unwrap(), AgingSet::Set);

@@ -1,4 +1,4 @@
-//! What a case is given: a broker, a queue of its own, and short words for what every case does.
+//! The environment of a case: a broker, a separate queue, and short forms of frequent operations.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,18 +15,17 @@ use queue_core::{
 
 use crate::patience;
 
-/// Where a broker keeps its jobs, as the suite sees it. One is made for each case; dropping it
-/// cleans up.
+/// The storage of a broker. Each case creates one, and dropping it cleans up.
 #[async_trait]
 pub trait Storage: Send + 'static {
-    /// A broker on this storage, as another process would open it.
+    /// A broker on this storage, as in another process.
     async fn open(&mut self) -> DynBroker;
 
-    /// Remembers everything that is stored, as a backup does. No broker is open.
+    /// Saves all stored data, as a backup does. No broker is open.
     async fn save(&mut self);
 
-    /// Puts everything back to what [`save`](Self::save) remembered. No broker is open. A storage
-    /// that cannot be backed up may be empty afterwards.
+    /// Restores the data of [`save`](Self::save). No broker is open. A storage that cannot be
+    /// backed up may be empty afterwards.
     async fn restore(&mut self);
 }
 
@@ -45,10 +44,10 @@ impl std::fmt::Debug for Bed {
     }
 }
 
-/// A lease that no case outlives.
+/// A lease that is longer than every case.
 pub(super) const LONG: Duration = Duration::from_secs(600);
 
-/// A lease that is over at once.
+/// A lease that expires at once.
 pub(super) const SHORT: Duration = Duration::from_millis(1);
 
 impl Bed {
@@ -72,7 +71,7 @@ impl Bed {
         opened(&mut self.storage).await
     }
 
-    /// Backs the storage up. Brokers that the case still holds of its own must be dropped first.
+    /// Backs up the storage. Other brokers of the case must be dropped first.
     pub async fn save(mut self) -> Bed {
         drop(self.broker);
         self.storage.save().await;
@@ -88,17 +87,17 @@ impl Bed {
         self
     }
 
-    /// What people look and repair with.
+    /// An inspector for reading and repairing.
     pub fn inspector(&self) -> Inspector {
         Client::with_broker(self.broker.clone()).inspector()
     }
 
-    /// A lane of a process of its own that keeps its lease.
+    /// A lane of a new process that keeps its lease.
     pub async fn lane(&self) -> Lane {
         self.lane_of(ProcessId::random(), LONG).await
     }
 
-    /// A lane whose lease is over as soon as it got it: as of a process that died.
+    /// A lane whose lease expires at once, as for a crashed process.
     pub async fn dying_lane(&self) -> Lane {
         self.lane_of(ProcessId::random(), SHORT).await
     }
@@ -108,7 +107,7 @@ impl Bed {
         self.lane_saying(process, lease, WorkerInfo::default()).await
     }
 
-    /// The same, and its worker says this of itself.
+    /// The same with this information about its worker.
     pub async fn lane_saying(&self, process: ProcessId, lease: Duration, info: WorkerInfo) -> Lane {
         Lane::of(&self.broker, &self.queue, process, lease, info).await
     }
@@ -118,7 +117,7 @@ impl Bed {
         Producer::on(&self.broker, &self.queue).await
     }
 
-    /// Enqueues so many jobs, due now, at normal priority.
+    /// Enqueues `n` jobs, due now, at normal priority.
     pub async fn put(&self, n: usize) -> Vec<JobId> {
         let mut producer = self.producer().await;
         let mut ids = Vec::with_capacity(n);
@@ -130,7 +129,7 @@ impl Bed {
         ids
     }
 
-    /// Enqueues one job and tells what became of it.
+    /// Enqueues one job and returns the answer.
     pub async fn put_job(&self, job: NewJob) -> Enqueued {
         self.producer().await.send(vec![job]).await.remove(0)
     }
@@ -163,7 +162,7 @@ impl Bed {
         self.broker.stats(&self.queue).await.expect("statistics can be read")
     }
 
-    /// How many jobs are in a state.
+    /// The number of jobs in a state.
     pub async fn depth(&self, state: JobState) -> u64 {
         self.stats().await.count(state)
     }
@@ -192,13 +191,14 @@ impl Bed {
         ids
     }
 
-    /// Waits until the leases of these lanes are over, fences them and takes their jobs back.
+    /// Waits until the leases of these lanes have expired, fences the lanes and reclaims their
+    /// jobs.
     pub async fn reclaim(&self, lanes: &[&Lane], rule: CrashRule) -> Reclaimed {
         self.fence(lanes).await;
         self.sweep(lanes.len(), rule).await
     }
 
-    /// Takes back the jobs of so many fenced lanes.
+    /// Reclaims the jobs of `lanes` fenced lanes.
     pub async fn sweep(&self, lanes: usize, rule: CrashRule) -> Reclaimed {
         let mut all = Reclaimed::default();
         while all.forgotten < lanes {
@@ -211,7 +211,7 @@ impl Bed {
         all
     }
 
-    /// Waits until the leases of these lanes are over, and fences them.
+    /// Waits until the leases of these lanes have expired, and fences the lanes.
     pub async fn fence(&self, lanes: &[&Lane]) {
         let seen = eventually("the leases end", async || {
             let seen = self.broker.overdue(&self.queue, 0, 500).await.expect("suspects can be read").expired;
@@ -224,7 +224,7 @@ impl Bed {
     }
 }
 
-/// A broker at which waits look that time out.
+/// A broker whose state is shown when a wait times out.
 async fn opened(storage: &mut Box<dyn Storage>) -> DynBroker {
     let broker = storage.open().await;
     patience::watch(&broker);
@@ -255,7 +255,7 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// A lane of a process of its own that keeps its lease.
+    /// A lane of a new process that keeps its lease.
     pub async fn on(broker: &DynBroker, queue: &str) -> Lane {
         Lane::of(broker, &queue.into(), ProcessId::random(), LONG, WorkerInfo::default()).await
     }
@@ -271,7 +271,7 @@ impl Lane {
         Turn::new(self.queue.clone(), self.name.clone(), self.answered + 1, self.lease)
     }
 
-    /// Sends a turn that has to be answered.
+    /// Sends a turn that must be answered.
     pub async fn send(&mut self, turn: &Turn) -> TurnAnswer {
         let answer = self.broker.turn(turn).await.expect("the turn is answered");
         self.answered = turn.seq;
@@ -284,23 +284,23 @@ impl Lane {
         self.send(&turn).await.deliveries
     }
 
-    /// Claims one job, which has to be there.
+    /// Claims one job, which must be ready.
     pub async fn claim_one(&mut self) -> Delivery {
         self.claim(1).await.pop().expect("a job is ready")
     }
 
-    /// Claims one job, and waits until there is one.
+    /// Waits until a job is ready, and claims it.
     pub async fn wait_for_one(&mut self) -> Delivery {
         eventually("a job is ready", async || self.claim(1).await.pop()).await
     }
 
-    /// Hands in one finish. False: it was stale.
+    /// Sends one finish. Returns false if it was stale.
     pub async fn end(&mut self, delivery: &Delivery, ending: Ending) -> bool {
         let turn = self.next().finish(vec![finish(delivery, ending)]);
         self.send(&turn).await.stale.is_empty()
     }
 
-    /// Acknowledges these deliveries, which has to count.
+    /// Acknowledges these deliveries. No ack may be stale.
     pub async fn ack(&mut self, deliveries: &[Delivery]) {
         for piece in deliveries.chunks(500) {
             let turn = self.next().finish(piece.iter().map(|delivery| finish(delivery, ack())).collect());
@@ -326,7 +326,7 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// A producer of a process of its own.
+    /// A producer of a new process.
     pub async fn on(broker: &DynBroker, queue: &str) -> Producer {
         let register = Register::producer(queue, ProcessId::random());
         let name = broker.register(&register).await.expect("a producer can register").name;
@@ -338,7 +338,7 @@ impl Producer {
         Enqueue::new(self.queue.clone(), self.name.clone(), self.seq + 1, jobs)
     }
 
-    /// Sends jobs; an answer for each.
+    /// Sends jobs. Returns an answer for each.
     pub async fn send(&mut self, jobs: Vec<NewJob>) -> Vec<Enqueued> {
         let request = self.next(jobs);
         let answers = self.broker.enqueue(&request).await.expect("the enqueue is answered");
@@ -347,7 +347,7 @@ impl Producer {
         answers
     }
 
-    /// Sends jobs that have to be stored.
+    /// Sends jobs that must be stored.
     pub async fn stored(&mut self, jobs: Vec<NewJob>) {
         assert!(self.send(jobs).await.iter().all(|answer| *answer == Enqueued::Stored));
     }
@@ -363,27 +363,27 @@ pub fn finish(delivery: &Delivery, ending: Ending) -> Finish {
     Finish::new(delivery, ending)
 }
 
-/// Done, and nothing is kept.
+/// An ack that keeps nothing.
 pub fn ack() -> Ending {
     Ending::Ack { result: None, keep: None }
 }
 
-/// Failed, and due again after this delay.
+/// A failure with a retry after this delay.
 pub fn nack(delay: Duration) -> Ending {
     Ending::Nack { delay, error: "it failed".to_owned() }
 }
 
-/// Asks until there is an answer.
+/// Repeats a request until it has an answer.
 #[track_caller]
 pub fn eventually<T>(what: &str, ask: impl AsyncFnMut() -> Option<T>) -> impl Future<Output = T> {
     patience::wait(what).every(Duration::from_millis(2)).some(ask)
 }
 
-/// A new listener, once it hears what is announced in its queue, and what it was told at first is
-/// over. It is its broker's, and of this queue.
+/// Waits until this new listener of this broker and queue receives announcements, and has no
+/// pending ones.
 pub(super) async fn hears_of_nothing_yet(broker: &DynBroker, queue: &Arc<str>, mut hints: Hints) -> Hints {
-    // The end of a pause is announced. The listener of a server hears nothing before its
-    // subscription stands, which is that of all who listen to its queue.
+    // The end of a pause is announced. A listener receives nothing before its subscription, which
+    // all listeners of the queue share, is active.
     let mut pauses = broker.hints(queue);
     eventually("a pause is announced", async || {
         let pause = SetPause::pause(queue.clone(), PauseOf::Queue, Pausing::new().lasting(LONG));

@@ -1,4 +1,4 @@
-//! What people do to all jobs of a state at once, and listings of any length.
+//! Changes of all jobs of a state by operators, and lists of any length.
 
 use std::{cell::Cell, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::Changes as _;
 /// More than two pages of a listing.
 const PAGES: usize = 1_100;
 
-/// A listing that has a gap as long as several pages says that it goes on.
+/// A list with a gap as long as several pages reports that it continues.
 pub async fn a_listing_goes_on_behind_a_page_without_jobs(bed: Bed) {
     let ids = bed.put(1_700).await;
     let (gone, left) = ids.split_at(1_650);
@@ -42,7 +42,7 @@ pub async fn a_listing_goes_on_behind_a_page_without_jobs(bed: Bed) {
     assert_eq!((walked.as_slice(), walk.next_offset()), (left, None));
 }
 
-/// An id that waits in one line, and was cancelled in another, is listed once.
+/// An id that waits at one priority, and was cancelled at another, is listed once.
 pub async fn a_job_that_was_cancelled_in_another_line_is_listed_once(bed: Bed) {
     let job = |priority: Priority| {
         let mut job = super::bed::given("again", "x");
@@ -50,7 +50,7 @@ pub async fn a_job_that_was_cancelled_in_another_line_is_listed_once(bed: Bed) {
         job
     };
     bed.put_job(job(Priority::Low)).await;
-    // More than a page between the two lines.
+    // More than a page of jobs between the two.
     bed.put(PAGES).await;
     let id = JobId::given("again").unwrap();
     assert_eq!(bed.broker.cancel(&bed.queue, std::slice::from_ref(&id)).await.unwrap(), [Changed::Yes]);
@@ -59,7 +59,7 @@ pub async fn a_job_that_was_cancelled_in_another_line_is_listed_once(bed: Bed) {
     assert_eq!((listed.len(), listed.iter().filter(|listed| **listed == id).count()), (PAGES + 1, 1));
 }
 
-/// However many there are, all of them are taken out.
+/// All jobs are removed, however many there are.
 pub async fn twenty_thousand_ready_jobs_are_cancelled_and_deleted(bed: Bed) {
     const MANY: usize = 20_000;
     bed.put(MANY).await;
@@ -74,13 +74,13 @@ pub async fn twenty_thousand_ready_jobs_are_cancelled_and_deleted(bed: Bed) {
     assert_eq!(bed.ids(JobState::Ready).await, last, "what comes later is found behind all gaps");
 }
 
-/// Jobs of any state are deleted together, those that share a list with others as well.
+/// All jobs of any state are deleted together, even if their list has jobs of other states.
 pub async fn all_jobs_of_a_state_are_deleted(bed: Bed) {
     let keep = || Ending::Ack { result: None, keep: Some(LONG) };
     let bury = || Ending::Bury { reason: BuryReason::Buried, error: None };
     let park = || Ending::Park { task: "unknown".to_owned() };
     let cancel = || Ending::Cancel { reason: "unwanted".to_owned() };
-    // Of those that end three ways stand in turn, so that no page is of one state.
+    // Jobs with three kinds of endings alternate, so that no page has only one state.
     end_all(&bed, 3 * PAGES, |n| [keep(), cancel(), Ending::Expire][n % 3].clone()).await;
     end_all(&bed, PAGES, |_| bury()).await;
     end_all(&bed, PAGES, |_| nack(LONG)).await;
@@ -100,7 +100,7 @@ pub async fn all_jobs_of_a_state_are_deleted(bed: Bed) {
     assert!(bed.stats().await.jobs() == 0);
 }
 
-/// Jobs that wait for anything, or run, are cancelled together; the dead are put back together.
+/// Waiting and running jobs are cancelled together. Dead jobs are requeued together.
 pub async fn all_jobs_of_a_state_are_cancelled_or_put_back(bed: Bed) {
     end_all(&bed, PAGES, |_| nack(LONG)).await;
     end_all(&bed, PAGES, |_| Ending::Park { task: "unknown".to_owned() }).await;
@@ -133,7 +133,7 @@ pub async fn all_jobs_that_wait_for_a_time_are_promoted(bed: Bed) {
     assert_eq!(bed.depth(JobState::Ready).await, 2 * PAGES as u64);
 }
 
-/// A worker that claims meanwhile moves no job out of sight: each is cancelled, or held.
+/// A worker that claims in the meantime hides no job: each job is cancelled, or is held.
 pub async fn all_are_cancelled_beside_a_lane_that_claims(bed: Bed) {
     const JOBS: u64 = 5_000;
     bed.put(JOBS as usize).await;
@@ -146,8 +146,8 @@ pub async fn all_are_cancelled_beside_a_lane_that_claims(bed: Bed) {
         cancelled
     };
     let claims = async {
-        // Its claims take the gaps at the head away, so that jobs move up to where the walk has
-        // been.
+        // Its claims remove the gaps at the head, so that jobs move to positions that the walk has
+        // already read.
         while !is_over.get() {
             if bed.depth(JobState::Cancelled).await > JOBS / 3 {
                 lane.claim(5).await;
@@ -161,7 +161,7 @@ pub async fn all_are_cancelled_beside_a_lane_that_claims(bed: Bed) {
     assert_eq!((of(JobState::Ready), of(JobState::Cancelled), of(JobState::Cancelled) + of(JobState::Active)), (0, cancelled, JOBS));
 }
 
-/// Claims so many jobs, which are put before, and ends each.
+/// Enqueues and claims `jobs` jobs, and ends each.
 async fn end_all(bed: &Bed, jobs: usize, ending: impl Fn(usize) -> Ending) {
     bed.put(jobs).await;
     let mut lane = bed.lane().await;

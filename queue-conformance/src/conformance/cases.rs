@@ -1,4 +1,4 @@
-//! The list of all cases, in one macro: a case that is not on it is found by the test below.
+//! The list of all cases, in one macro. The test below finds a case that is missing.
 
 #[doc(hidden)]
 #[macro_export]

@@ -1,5 +1,4 @@
-//! Changes: a lane that has known a queue with nothing but ordinary jobs sees whatever else comes
-//! into it.
+//! Changes: a lane in a queue that had only ordinary jobs also handles all other kinds of jobs.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -20,7 +19,7 @@ const SOON: Duration = Duration::from_millis(200);
 /// Longer than any case.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// A lane that has taken ordinary jobs, ended them, and found no more.
+/// A lane that has claimed ordinary jobs, has ended them, and has found no more.
 async fn at_work(bed: &Bed) -> Lane {
     bed.put(1).await;
     let mut lane = bed.lane().await;
@@ -31,7 +30,7 @@ async fn at_work(bed: &Bed) -> Lane {
     lane
 }
 
-/// The pause is seen by the next claim, and its end.
+/// The next claim applies the start of the pause, and another one its end.
 pub async fn a_lane_at_work_sees_a_pause(bed: Bed) {
     let mut lane = at_work(&bed).await;
     bed.put(1).await;
@@ -45,7 +44,7 @@ pub async fn a_lane_at_work_sees_a_pause(bed: Bed) {
     lane.claim_one().await;
 }
 
-/// So does a lane that comes during the pause.
+/// This also holds for a lane that registers during the pause.
 pub async fn a_new_lane_sees_a_pause(bed: Bed) {
     bed.put(1).await;
     bed.broker.set_pause(&SetPause::of_queue(bed.queue.clone(), true)).await.unwrap();
@@ -55,13 +54,13 @@ pub async fn a_new_lane_sees_a_pause(bed: Bed) {
     }
 }
 
-/// And one that comes after a failure.
+/// This also holds for a lane that registers after a failure.
 pub async fn a_new_lane_sees_what_has_failed(bed: Bed) {
     let mut lane = at_work(&bed).await;
     bed.put(1).await;
     let delivery = lane.claim_one().await;
     assert!(lane.end(&delivery, nack(Duration::ZERO)).await);
-    // It is ready again when somebody has seen that it is due.
+    // It is ready again after a turn has found that it is due.
     let delivery = lane.wait_for_one().await;
     assert!(lane.end(&delivery, Ending::Return).await);
     assert_eq!(bed.lane().await.claim_one().await.attempts, 1);
@@ -79,7 +78,7 @@ pub async fn a_lane_at_work_sees_a_priority(bed: Bed) {
     }
 }
 
-/// And so does that of a job that the application has named.
+/// This also holds for the priority of a job with a given id.
 pub async fn a_lane_at_work_sees_the_priority_of_a_given_id(bed: Bed) {
     let mut lane = at_work(&bed).await;
     let normal = bed.put(1).await.remove(0);
@@ -91,7 +90,7 @@ pub async fn a_lane_at_work_sees_the_priority_of_a_given_id(bed: Bed) {
     assert_eq!(served, [first, normal]);
 }
 
-/// A job for later is told of, and comes when it is due.
+/// A scheduled job is announced, and is claimed when it is due.
 pub async fn a_lane_at_work_sees_what_is_due_later(bed: Bed) {
     let mut lane = at_work(&bed).await;
     bed.put_later(LONG).await;
@@ -103,7 +102,7 @@ pub async fn a_lane_at_work_sees_what_is_due_later(bed: Bed) {
     assert_eq!(lane.wait_for_one().await.id, id);
 }
 
-/// What is due first comes first, also when it was not the last to be stored.
+/// The job that is due first is claimed first, even if it was not stored last.
 pub async fn a_lane_at_work_sees_what_is_due_before_other_jobs(bed: Bed) {
     let mut lane = at_work(&bed).await;
     let id = bed.put_later(SOON).await;
@@ -121,7 +120,7 @@ pub async fn a_lane_at_work_sees_what_is_due_before_other_jobs(bed: Bed) {
     assert_eq!(lane.wait_for_one().await.id, id);
 }
 
-/// What was cancelled or deleted is not handed out.
+/// A cancelled or deleted job is not delivered.
 pub async fn a_lane_at_work_passes_what_was_taken_out(bed: Bed) {
     let mut lane = at_work(&bed).await;
     let ids = bed.put(2).await;
@@ -136,7 +135,7 @@ pub async fn a_lane_at_work_passes_what_was_taken_out(bed: Bed) {
     assert_eq!(bed.counter(Counter::Repaired).await, 0, "nothing was broken");
 }
 
-/// What was cancelled under a lane ends as stale, and beside it what was not ends well.
+/// The ending of a cancelled job is stale. Other endings in the same turn are accepted.
 pub async fn a_lane_at_work_learns_that_an_ack_is_stale(bed: Bed) {
     let mut lane = at_work(&bed).await;
     bed.put(3).await;
@@ -158,7 +157,7 @@ pub async fn a_lane_at_work_sees_what_failed_elsewhere(bed: Bed) {
     lane.ack(&[delivery]).await;
 }
 
-/// Of jobs that are claimed together, each comes with the count of its own failures.
+/// Jobs that are claimed together have the counts of their own failures.
 pub async fn a_lane_at_work_distinguishes_failures(bed: Bed) {
     let mut lane = at_work(&bed).await;
     let ids = bed.put(3).await;
@@ -173,7 +172,7 @@ pub async fn a_lane_at_work_distinguishes_failures(bed: Bed) {
             }
         }
     }
-    // Let go, all of them are ready at once.
+    // After a return, all of them are ready at once.
     let turn = lane.next().finish(held.iter().map(|delivery| finish(delivery, Ending::Return)).collect());
     assert!(lane.send(&turn).await.stale.is_empty());
     bed.put(1).await;
@@ -184,7 +183,7 @@ pub async fn a_lane_at_work_distinguishes_failures(bed: Bed) {
     lane.ack(&held).await;
 }
 
-/// A job that is done takes its failures along: the next of the same id begins anew.
+/// A done job leaves no failures: the next job with the same id has none.
 pub async fn a_lane_at_work_leaves_nothing_of_what_has_failed(bed: Bed) {
     let mut lane = at_work(&bed).await;
     for _ in 0..2 {
@@ -195,26 +194,26 @@ pub async fn a_lane_at_work_leaves_nothing_of_what_has_failed(bed: Bed) {
         assert!(lane.end(&delivery, nack(Duration::ZERO)).await);
         let delivery = lane.wait_for_one().await;
         assert_eq!(delivery.attempts, 1);
-        // Nothing of that is forgotten for what comes meanwhile.
+        // Jobs that are stored in the meantime do not affect that.
         bed.put_later(LONG).await;
         lane.ack(&[delivery]).await;
         bed.broker.sweep(&bed.queue, &SweepLimits { remembered_count: 0, ..SweepLimits::default() }).await.unwrap();
     }
 }
 
-/// A failure is told of whatever comes meanwhile.
+/// A failure is reported even if other jobs are stored in the meantime.
 pub async fn a_lane_at_work_sees_a_failure_beside_what_is_due_later(bed: Bed) {
     let (mut lane, mut other) = (at_work(&bed).await, at_work(&bed).await);
     bed.put(1).await;
     let delivery = other.claim_one().await;
     assert!(other.end(&delivery, nack(Duration::ZERO)).await);
-    // Somebody has looked.
+    // The lane has made a turn.
     lane.claim(0).await;
     bed.put_later(LONG).await;
     assert_eq!(lane.wait_for_one().await.attempts, 1);
 }
 
-/// Dead jobs are in nobody's way, and one that comes back is as good as new.
+/// Dead jobs do not affect other jobs. A requeued job has no history.
 pub async fn a_lane_at_work_passes_the_dead(bed: Bed) {
     let mut lane = at_work(&bed).await;
     bed.put(1).await;
@@ -238,7 +237,7 @@ pub async fn a_lane_at_work_passes_the_dead(bed: Bed) {
     assert_eq!(bed.show(&dead.id).await.map(|record| record.state), None);
 }
 
-/// And so is a snooze.
+/// This also holds for a snooze.
 pub async fn a_lane_at_work_sees_what_was_snoozed_elsewhere(bed: Bed) {
     let (mut lane, mut other) = (at_work(&bed).await, bed.lane().await);
     bed.put(1).await;
@@ -247,7 +246,7 @@ pub async fn a_lane_at_work_sees_what_was_snoozed_elsewhere(bed: Bed) {
     assert_eq!(lane.wait_for_one().await.snoozes, 1);
 }
 
-/// Of parked jobs every lane is told.
+/// Every lane is notified of parked jobs.
 pub async fn a_lane_at_work_sees_what_was_parked_elsewhere(bed: Bed) {
     let (mut lane, mut other) = (at_work(&bed).await, bed.lane().await);
     let id = bed.put(1).await.remove(0);
@@ -262,7 +261,7 @@ pub async fn a_lane_at_work_sees_what_was_parked_elsewhere(bed: Bed) {
     assert_eq!(lane.send(&turn).await.deliveries[0].id, id);
 }
 
-/// What a dead process held comes back as a suspect.
+/// The jobs of a crashed process come back as suspects.
 pub async fn a_lane_at_work_sees_what_came_back_from_the_dead(bed: Bed) {
     let mut lane = at_work(&bed).await;
     bed.put(1).await;
@@ -278,7 +277,7 @@ pub async fn a_lane_at_work_gets_large_jobs_by_the_bound(bed: Bed) {
     large_jobs_come_by_the_bound(bed, |_| JobId::make()).await;
 }
 
-/// And so do those that the application has named.
+/// This also holds for jobs with given ids.
 pub async fn a_lane_at_work_gets_large_jobs_of_given_ids_by_the_bound(bed: Bed) {
     large_jobs_come_by_the_bound(bed, |n| JobId::given(&format!("large-{n}")).expect("it is a name")).await;
 }
@@ -289,7 +288,7 @@ async fn large_jobs_come_by_the_bound(bed: Bed, id: impl Fn(u8) -> JobId) {
     let mut producer = bed.producer().await;
     let mut sizes = VecDeque::new();
     for n in 0..10 {
-        // The last two are beyond the bound, each by itself.
+        // Each of the last two is larger than the bound.
         let size = if n < 8 { SIZE } else { MAX_BYTES + 1 };
         producer.stored(vec![NewJob::new(id(n), vec![n; size])]).await;
         sizes.push_back(size);
@@ -306,7 +305,7 @@ async fn large_jobs_come_by_the_bound(bed: Bed, id: impl Fn(u8) -> JobId) {
     }
 }
 
-/// When all of that has passed, everything goes on as before.
+/// After all of this, the queue works as before.
 pub async fn a_queue_becomes_ordinary_again(bed: Bed) {
     let mut lane = at_work(&bed).await;
     for round in 1..=3 {

@@ -12,8 +12,8 @@ use super::{
     unique::{self, SKIP, key},
 };
 
-/// A copy has what the job has, in its own queue or in another, and nothing of its past. Asked for
-/// again it is there.
+/// A copy has the properties of the job, in its own queue or in another one, but no history. A
+/// repeated request finds the copy.
 pub async fn a_job_is_duplicated(bed: Bed) {
     let inspector = bed.inspector();
     let mut new = groups::job("a");
@@ -47,8 +47,8 @@ pub async fn a_job_is_duplicated(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A copy holds its key alone: in the queue of the job that has it there is none, in another queue
-/// there is.
+/// A copy holds its key alone. The queue of the job that holds the key therefore refuses the copy,
+/// and another queue accepts it.
 pub async fn a_copy_takes_the_key_where_it_is_free(bed: Bed) {
     let inspector = bed.inspector();
     let id = unique::first(&bed, unique::job("1", SKIP)).await;
@@ -64,7 +64,7 @@ pub async fn a_copy_takes_the_key_where_it_is_free(bed: Bed) {
     assert!(lane.end(&delivery, ack()).await);
 }
 
-/// An id that another job has is no copy, whether it was asked for before or not.
+/// A job with this id that is not a copy is an error, for the first request and for a repeated one.
 pub async fn a_job_that_has_the_id_is_not_taken_for_the_copy(bed: Bed) {
     let inspector = bed.inspector();
     let (one, two) = (given("one", "a"), given("two", "b"));
@@ -78,7 +78,7 @@ pub async fn a_job_that_has_the_id_is_not_taken_for_the_copy(bed: Bed) {
         let refused = inspector.duplicate(&job, None, id(taken)).await.unwrap_err();
         assert!(matches!(&refused, Error::IdConflict(at) if *at == address(&bed.queue, taken)), "{refused}");
     }
-    // A copy of the same parameters under this id is the copy that was asked for.
+    // A copy with the same parameters under this id is the requested copy.
     for _ in 0..2 {
         assert_eq!(inspector.duplicate(&job, Some(&into), id("one")).await.unwrap().job, address(&into, "one"));
     }

@@ -1,4 +1,4 @@
-//! What code declares of all groups of a queue: where nobody has set anything, it holds.
+//! The group rules that code declares. They apply where an operator has set nothing.
 
 use std::collections::BTreeSet;
 
@@ -30,8 +30,8 @@ async fn claimed(bed: &Bed) -> Vec<char> {
     claimed
 }
 
-/// It holds for each group from the next claim on, and what a person has set of all groups, or of
-/// one, goes over it field by field.
+/// The declared rule applies to each group from the next claim on. The settings of an operator, for
+/// all groups or for one, override it field by field.
 pub async fn what_code_declares_holds_where_nothing_is_set(bed: Bed) {
     for of in ["a", "b", "c"] {
         put(&bed, of, 4).await;
@@ -68,8 +68,8 @@ pub async fn code_declares_an_order(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Of releases that disagree the one holds that was first seen latest; one without a live worker is
-/// forgotten, so that a rollback takes effect.
+/// If releases disagree, the one that was first seen last applies. A release without a live worker
+/// is forgotten, so that a rollback takes effect.
 pub async fn of_releases_that_disagree_the_latest_holds(bed: Bed) {
     let mut record = GroupsRecord::default();
     let live: BTreeSet<String> = ["v1".to_owned(), "v2".to_owned()].into();
@@ -80,7 +80,7 @@ pub async fn of_releases_that_disagree_the_latest_holds(bed: Bed) {
     assert_eq!(bed.broker.set_group(&request).await.expect("it is what was wanted"), GroupSet::Set);
     put(&bed, "a", 4).await;
     assert_eq!(claimed(&bed).await, ['a', 'a']);
-    // Nobody of `v2` lives.
+    // No worker of `v2` is alive.
     assert_eq!(declare(&bed, "v1", |rule| rule.cap = Some(1)).await, Some(declared(|rule| rule.cap = Some(1))));
     let page = bed.inspector().groups(&bed.queue, None, 10).await.expect("groups can be listed");
     assert_eq!(page.declared().cap, Some(1));
@@ -88,7 +88,8 @@ pub async fn of_releases_that_disagree_the_latest_holds(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Two that declare at once do not undo each other, and nothing but a declaration is taken for one.
+/// Two concurrent declarations do not undo each other. Other bytes are not accepted as a
+/// declaration.
 pub async fn what_is_declared_is_changed_by_who_has_read_it(bed: Bed) {
     let mut record = GroupsRecord::default();
     record.declare("v1", &declared(|rule| rule.cap = Some(1)), &BTreeSet::new(), 10);

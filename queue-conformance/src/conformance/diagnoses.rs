@@ -1,4 +1,4 @@
-//! Where jobs stand: why each does not run, as far as the broker knows.
+//! The reasons why a job does not run, as far as the broker knows.
 
 use queue_core::{
     JobId,
@@ -21,7 +21,7 @@ async fn line(bed: &Bed, id: &JobId) -> Line {
     diagnosis_of(bed, id).await.line.expect("it is ready")
 }
 
-/// What waits for its time says until when, whether its queue is paused or not.
+/// A job that waits for its time reports that time, whether its queue is paused or not.
 pub async fn a_waiting_job_reports_what_it_waits_for(bed: Bed) {
     let later = bed.put_later(LONG).await;
     let failed = bed.put(1).await.remove(0);
@@ -37,7 +37,7 @@ pub async fn a_waiting_job_reports_what_it_waits_for(bed: Bed) {
     }
 }
 
-/// The jobs of its own priority that came before it, and all of a higher one.
+/// The job waits for earlier jobs of its own priority, and for all jobs of higher priorities.
 pub async fn a_ready_job_reports_how_many_go_first(bed: Bed) {
     let ids = bed.put(5).await;
     let high = bed.put_at(Priority::High).await;
@@ -50,8 +50,8 @@ pub async fn a_ready_job_reports_how_many_go_first(bed: Bed) {
     let mut lane = bed.lane().await;
     lane.claim(3).await;
     assert_eq!(line(&bed, &ids[4]).await.ahead, 2);
-    // A list that is long is not looked through as a whole: what is said may be more than it is,
-    // and never less.
+    // A long list is not read as a whole. The reported number may be higher than the actual one,
+    // and never lower.
     let many = bed.producer().await.next((0..400).map(|_| job("")).collect());
     bed.broker.enqueue(&many).await.unwrap();
     let ids: Vec<JobId> = many.jobs.iter().map(|job| job.id.clone()).collect();
@@ -61,7 +61,8 @@ pub async fn a_ready_job_reports_how_many_go_first(bed: Bed) {
     }
 }
 
-/// Paused, at its cap and by whom, in order and behind whom; beside how many others it takes turns.
+/// The reasons of a group: paused, at its cap with its holders, ordered with the job in front, and
+/// the number of groups in the rotation.
 pub async fn a_job_of_a_group_reports_what_its_group_may(bed: Bed) {
     let ids = put(&bed, "a", 4).await;
     put(&bed, "b", 1).await;
@@ -89,7 +90,7 @@ pub async fn a_job_of_a_group_reports_what_its_group_may(bed: Bed) {
     lane.end(&first, nack(LONG)).await;
     let held = line(&bed, &ids[2]).await.group.unwrap();
     assert_eq!((held.running, held.blocked_by), (0, Some(ids[1].clone())), "the one that failed blocks the group line");
-    // Not all that run are named.
+    // Not all running jobs are named.
     put(&bed, "many", HOLDERS_NAMED + 3).await;
     let last = put(&bed, "many", 1).await.remove(0);
     lane.claim(HOLDERS_NAMED + 3).await;
@@ -98,8 +99,8 @@ pub async fn a_job_of_a_group_reports_what_its_group_may(bed: Bed) {
     assert_eq!((group.running, group.holders.len()), (HOLDERS_NAMED as u64 + 3, HOLDERS_NAMED));
 }
 
-/// Which key of a limit holds it back, and who has its slots or until when; and how many go first
-/// at most, with limits and without.
+/// The key of a limit that blocks the job, with the holders of its slots or the end of the wait.
+/// Also the maximum number of jobs before it, with limits and without.
 pub async fn a_job_reports_which_limit_holds_it_back(bed: Bed) {
     limits::concurrency(&bed, "stripe", 1).await;
     limits::set(&bed, "calls", |rule| rule.rate = Some("1/1h".parse().expect("it is a rate"))).await;
@@ -128,7 +129,7 @@ pub async fn a_job_reports_which_limit_holds_it_back(bed: Bed) {
     assert!(line(&bed, &ids[2]).await.limits.is_empty());
 }
 
-/// Suspects are not among the others.
+/// Suspects are not counted with the other jobs.
 pub async fn a_suspect_stands_in_a_line_of_its_own(bed: Bed) {
     let suspects = bed.put(2).await;
     let mut dying = bed.dying_lane().await;
@@ -151,8 +152,7 @@ pub async fn a_suspect_stands_in_a_line_of_its_own(bed: Bed) {
     }
 }
 
-/// While its lease stands, when that is over, and while it is being taken back: then it still says
-/// when the lease ended.
+/// A job reports a valid lease, an expired lease, and the reclaim, with the end of the lease.
 pub async fn a_running_job_reports_whether_its_lease_is_valid(bed: Bed) {
     let ids = bed.put(2).await;
     let (mut lane, mut dying) = (bed.lane().await, bed.dying_lane().await);
@@ -171,7 +171,7 @@ pub async fn a_running_job_reports_whether_its_lease_is_valid(bed: Bed) {
     assert_eq!(ended().await, before);
 }
 
-/// Of a job that is held, the job for whose end it waits.
+/// A held job reports the job for whose end it waits.
 pub async fn a_job_reports_who_holds_its_key(bed: Bed) {
     let mut lane = bed.lane().await;
     let (holder, delivery) = unique::running(&bed, &mut lane, unique::BUFFER).await;
@@ -184,7 +184,7 @@ pub async fn a_job_reports_who_holds_its_key(bed: Bed) {
     assert_eq!(diagnosis_of(&bed, &id).await.job.state, JobState::Ready);
 }
 
-/// One answer per id, in order, also of what is not there; and none of a queue that nobody knows.
+/// One answer per id, in order, also for missing jobs. An unknown queue has no answers.
 pub async fn many_are_asked_for_at_once(bed: Bed) {
     let none = bed.broker.diagnose("nobody-knows", &[JobId::make(), JobId::make()]).await.unwrap();
     assert!(none.len() == 2 && none.iter().all(Option::is_none));
@@ -198,7 +198,7 @@ pub async fn many_are_asked_for_at_once(bed: Bed) {
     assert!(bed.broker.diagnose(&bed.queue, &too_many).await.is_err());
 }
 
-/// A job of a paused group that waits for a limit, too, is counted for its group alone.
+/// A job of a paused group that also waits for a limit is counted only for its group.
 pub async fn no_job_is_counted_for_its_group_and_for_its_limit(bed: Bed) {
     let (mut lane, of) = (bed.lane().await, [limits::key("stripe", "")]);
     limits::concurrency(&bed, "stripe", 1).await;
@@ -214,7 +214,7 @@ pub async fn no_job_is_counted_for_its_group_and_for_its_limit(bed: Bed) {
     assert_eq!(counts().await, [("group_paused", 3), ("limit_full", 2)].into());
 }
 
-/// Groups are looked at page by page.
+/// Groups are read page by page.
 pub async fn the_jobs_of_more_groups_than_a_page_has_are_counted(bed: Bed) {
     const GROUPS: usize = 1010;
     let (mut producer, mut lane) = (bed.producer().await, bed.lane().await);
@@ -236,8 +236,8 @@ pub async fn the_jobs_of_more_groups_than_a_page_has_are_counted(bed: Bed) {
     assert_eq!(counts, [("group_full", 1010), ("behind", 2)].into());
 }
 
-/// The others of an ordered group wait for the job that holds its line, which waits for none of
-/// them.
+/// The other jobs of an ordered group wait for the job that holds its line. This job waits for none
+/// of them.
 pub async fn who_holds_a_line_is_not_counted_as_out_of_order(bed: Bed) {
     let mut lane = bed.lane().await;
     order(&bed, "a", GroupOrder::Ordered).await;

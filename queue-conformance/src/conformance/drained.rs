@@ -1,4 +1,4 @@
-//! Drains and purges: operations that take all jobs, and of which nothing is left.
+//! Drains and purges: operations that remove all jobs without a trace.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ async fn all(bed: &Bed, kind: OperationKind) -> Operation {
     ended
 }
 
-/// A job in each of the waiting states, of every priority, of a group, of a limit and with a key;
-/// and one that runs.
+/// A job in each of the waiting states, of every priority, with a group, a limit and a key, and a
+/// running job.
 async fn filled(bed: &Bed) -> (super::Lane, queue_core::broker::Delivery) {
     let mut lane = bed.lane().await;
     let (_, runs) = running(bed, &mut lane, BUFFER).await;
@@ -55,8 +55,8 @@ async fn waiting(bed: &Bed) -> u64 {
         .sum()
 }
 
-/// All that waits is gone, with its places, keys, groups and limits. What runs goes on, and what
-/// has ended stays.
+/// All waiting jobs are removed, with their positions, keys, groups and limits. Running jobs
+/// continue, and ended ones stay.
 pub async fn a_drain_leaves_nothing_of_what_waits(bed: Bed) {
     let (mut lane, runs) = filled(&bed).await;
     let before = waiting(&bed).await;
@@ -76,7 +76,7 @@ pub async fn a_drain_leaves_nothing_of_what_waits(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A purge removes the records of those that have ended as well.
+/// A purge also removes the records of ended jobs.
 pub async fn a_purge_leaves_nothing_but_what_runs(bed: Bed) {
     let (mut lane, runs) = filled(&bed).await;
     let claimed = lane.claim(2).await;
@@ -96,7 +96,7 @@ pub async fn a_purge_leaves_nothing_but_what_runs(bed: Bed) {
     assert!(lane.end(&runs, ack()).await);
 }
 
-/// What is enqueued after the drain was started stays, in its order.
+/// Jobs that are enqueued after the start of the drain stay, in their order.
 pub async fn a_drain_leaves_what_came_after_it_in_its_order(bed: Bed) {
     let old: Vec<NewJob> = (0..700).map(|_| of_time(1)).collect();
     let mut producer = bed.producer().await;
@@ -116,7 +116,7 @@ pub async fn a_drain_leaves_what_came_after_it_in_its_order(bed: Bed) {
     assert_eq!(claimed, ids);
 }
 
-/// Jobs that were cancelled before left gaps in the line, of which nothing stays.
+/// Jobs that were cancelled before have left gaps, which are removed as well.
 pub async fn a_drain_passes_over_gaps(bed: Bed) {
     let ids = bed.put(10).await;
     bed.broker.change(&bed.queue, queue_core::broker::Change::Cancel, None, &ids[2..5]).await.unwrap();
@@ -128,7 +128,7 @@ pub async fn a_drain_passes_over_gaps(bed: Bed) {
     sound(&bed).await;
 }
 
-/// For the schedule that has made it a drained job has ended: the next tick need not wait for it.
+/// A drained job has ended for its schedule. The next tick does not wait for it.
 pub async fn a_drained_tick_has_ended_for_its_schedule(bed: Bed) {
     schedules::made(&bed, &queue_core::broker::ScheduleState::default(), None).await;
     schedules::tick(&bed, 1_000).await;
@@ -141,7 +141,7 @@ pub async fn a_drained_tick_has_ended_for_its_schedule(bed: Bed) {
     );
 }
 
-/// Who waits for the end of a job hears that it is gone.
+/// A caller that waits for the end of a job is notified that the job was removed.
 pub async fn a_caller_that_waits_for_a_drained_job_gets_an_error(bed: Bed) {
     let ids = bed.put(1).await;
     let mut hints = bed.broker.ending_hints(&bed.queue, &ids[0]);
@@ -151,7 +151,7 @@ pub async fn a_caller_that_waits_for_a_drained_job_gets_an_error(bed: Bed) {
     wait("its end to be announced").end_of(hints.next()).await;
 }
 
-/// Groups that had no room are served again with what comes after a drain.
+/// Groups that were at their cap are served again when jobs are enqueued after a drain.
 pub async fn a_drained_group_is_served_again(bed: Bed) {
     cap(&bed, "a", 1).await;
     groups::put(&bed, "a", 3).await;

@@ -1,5 +1,5 @@
-//! What people do to a group: a pause with a reason, a look at its line, and the cancel of its jobs
-//! in steps.
+//! Changes of a group by operators: a pause with a reason, a list of its next jobs, and the cancel
+//! of its jobs in steps.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use super::{
     limits,
 };
 
-/// A pause may have a reason, which stands while it lasts, whatever else of the rule changes.
+/// A pause may have a reason. It is shown until the pause ends, even if other parts of the rule
+/// change.
 pub async fn a_pause_reports_why_until_it_ends(bed: Bed) {
     let a = name("a");
     let inspector = bed.inspector();
@@ -67,7 +68,7 @@ fn is_about(oldest: Option<Duration>, hours: u32) {
     assert!(oldest + HOUR / 60 > age && oldest < age + HOUR / 60, "{oldest:?} instead of {age:?}");
 }
 
-/// A job of a group, or of none, that was enqueued so long ago.
+/// A job of a group, or of none, that was enqueued `hours` hours ago.
 fn old(group: &str, hours: u32) -> NewJob {
     let mut job = enqueued("send", HOUR * hours, Duration::ZERO);
     job.group = (!group.is_empty()).then(|| name(group));
@@ -81,7 +82,7 @@ fn old_limited(group: &str, hours: u32, key: LimitKey) -> NewJob {
     job
 }
 
-/// How long the oldest ready job of a group has waited. What has failed before says nothing of it.
+/// The waiting time of the oldest ready job of a group. Jobs that have failed before do not count.
 pub async fn the_age_of_the_oldest_job_of_a_group_is_reported(bed: Bed) {
     let oldest = async |of| group(&bed, of).await.oldest;
     assert_eq!((oldest("a").await, bed.stats().await.oldest), (None, None));
@@ -102,8 +103,8 @@ pub async fn the_age_of_the_oldest_job_of_a_group_is_reported(bed: Bed) {
     is_about(oldest("a").await, 1);
 }
 
-/// Of jobs with limits as well: of a group the heads of each of its kinds, and without a group that
-/// of the queue.
+/// Jobs with limits also count: for a group the first job of each kind, and without a group the
+/// first job of the queue.
 pub async fn the_age_of_the_oldest_job_with_limits_is_reported(bed: Bed) {
     let key = |value| limits::key("account", value);
     let oldest = async |of| group(&bed, of).await.oldest;
@@ -115,7 +116,7 @@ pub async fn the_age_of_the_oldest_job_with_limits_is_reported(bed: Bed) {
     bed.producer().await.stored(vec![old("a", 4), old_limited("a", 5, key("x"))]).await;
     is_about(oldest("a").await, 5);
     is_about(bed.stats().await.oldest, 5);
-    // Many of one kind hide no other kind.
+    // Many jobs of one kind do not hide the other kinds.
     let many = (0..12)
         .flat_map(|_| ["x", "y", "z"].map(|value| old_limited("b", 1, key(value))))
         .chain([old("b", 1), old_limited("b", 7, key("w"))]);
@@ -126,14 +127,14 @@ pub async fn the_age_of_the_oldest_job_with_limits_is_reported(bed: Bed) {
     is_about(bed.stats().await.oldest, 7);
 }
 
-/// A queue whose groups are all paused has jobs that are ready, and tells how old they are.
+/// If all groups of a queue are paused, the age of its ready jobs is still reported.
 pub async fn the_age_of_the_oldest_job_is_reported_while_all_groups_are_paused(bed: Bed) {
     bed.producer().await.stored(vec![old("a", 1), old("b", 3), old("cc", 2)]).await;
     for of in ["a", "b", "cc"] {
         group_rule(&bed, of, |rule| rule.paused = true).await;
     }
     is_about(bed.stats().await.oldest, 3);
-    // Of many that wait it is the age of some.
+    // With many waiting jobs, the age is that of one of them.
     let mut lane = bed.lane().await;
     let groups: Vec<String> = (0..30).map(|n| format!("g{n}")).collect();
     for of in &groups {
@@ -145,7 +146,7 @@ pub async fn the_age_of_the_oldest_job_is_reported_while_all_groups_are_paused(b
     assert!(oldest + HOUR / 60 > HOUR, "{oldest:?}");
 }
 
-/// So has one whose jobs wait for a limit that lets none start, with groups and without.
+/// This also holds for jobs that wait for a closed limit, with groups and without.
 pub async fn the_age_of_the_oldest_job_is_reported_while_a_limit_is_closed(bed: Bed) {
     let of = limits::key("stripe", "");
     limits::concurrency(&bed, "stripe", 0).await;
@@ -155,7 +156,7 @@ pub async fn the_age_of_the_oldest_job_is_reported_while_a_limit_is_closed(bed: 
     bed.producer().await.stored(vec![plain]).await;
     assert!(limits::claim_all(&mut lane, 5).await.is_empty());
     is_about(bed.stats().await.oldest, 2);
-    // A job without a group goes before groups that may not be served.
+    // A job without a group comes before groups that may not be served.
     bed.producer().await.stored(vec![old_limited("a", 3, of), old_limited("b", 4, of)]).await;
     assert!(limits::claim_all(&mut lane, 5).await.is_empty());
     is_about(bed.stats().await.oldest, 2);
@@ -164,8 +165,8 @@ pub async fn the_age_of_the_oldest_job_is_reported_while_a_limit_is_closed(bed: 
     is_about(bed.stats().await.oldest, 4);
 }
 
-/// So has one whose only group is ordered, and whose line is held by a job that runs or waits for
-/// its retry.
+/// This also holds if the only group is ordered, and its line is held by a job that runs or waits
+/// for its retry.
 pub async fn the_age_of_the_oldest_job_is_reported_while_a_line_is_held(bed: Bed) {
     order(&bed, "a", GroupOrder::Ordered).await;
     bed.producer().await.stored(vec![old("a", 3), old("a", 2), old("a", 1)]).await;
@@ -177,8 +178,8 @@ pub async fn the_age_of_the_oldest_job_is_reported_while_a_line_is_held(bed: Bed
     is_about(bed.stats().await.oldest, 2);
 }
 
-/// Jobs of the group in every state, and of another group beside each. Gives a job of each that
-/// runs.
+/// Jobs of the group in every state, and a job of another group in each. Returns the running job of
+/// each group.
 async fn jobs_in_all_states(bed: &Bed, lane: &mut Lane) -> [JobId; 2] {
     let later = |of: &str| {
         let mut later = job(of);
@@ -198,7 +199,7 @@ async fn jobs_in_all_states(bed: &Bed, lane: &mut Lane) -> [JobId; 2] {
     running
 }
 
-/// More than one step can take, beside another group, while one runs.
+/// More jobs than one step can cancel. Another group and a running job are not affected.
 pub async fn the_waiting_jobs_of_a_group_are_cancelled_in_steps(bed: Bed) {
     let mut lane = bed.lane().await;
     let [running, other] = jobs_in_all_states(&bed, &mut lane).await;
@@ -220,7 +221,7 @@ pub async fn the_waiting_jobs_of_a_group_are_cancelled_in_steps(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Those that run as well: their handlers are told, and their slots are free.
+/// Running jobs are cancelled as well: their handlers are notified, and their slots are free.
 pub async fn all_jobs_of_a_group_are_cancelled_in_steps(bed: Bed) {
     let mut lane = bed.lane().await;
     let [running, other] = jobs_in_all_states(&bed, &mut lane).await;

@@ -1,4 +1,4 @@
-//! Edits of jobs that wait.
+//! Edits of waiting jobs.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn other_key() -> UniqueKey {
     UniqueKey::of("suite.task", b"other")
 }
 
-/// An edit of a job as it is, which changes nothing yet.
+/// An edit with the present values of a job, without a change.
 async fn of(bed: &Bed, id: &JobId) -> EditJob {
     let job = bed.show(id).await.expect("the job is there");
     edit_of(bed, job)
@@ -40,7 +40,7 @@ async fn send(bed: &Bed, edit: &EditJob) -> EditedJob {
     bed.broker.edit(edit).await.expect("an edit is answered")
 }
 
-/// Edits a job as it is, which has to succeed.
+/// Edits a job with its present version, which must succeed.
 async fn edit(bed: &Bed, id: &JobId, change: impl FnOnce(&mut EditJob)) {
     let mut edit = of(bed, id).await;
     change(&mut edit);
@@ -56,7 +56,7 @@ async fn ids(lane: &mut Lane, jobs: usize) -> Vec<JobId> {
     groups::one_by_one(lane, jobs).await.into_iter().map(|delivery| delivery.id).collect()
 }
 
-/// Parameters, time, priority and group at once; all else of the job stays.
+/// Parameters, time, priority and group change at once. The other properties stay.
 pub async fn an_edit_changes_a_job_that_waits(bed: Bed) {
     let id = bed.put_later(LONG).await;
     let before = bed.show(&id).await.unwrap();
@@ -79,7 +79,7 @@ pub async fn an_edit_changes_a_job_that_waits(bed: Bed) {
     sound(&bed).await;
 }
 
-/// An edit that is sent again has succeeded, whatever became of the job's time meanwhile.
+/// An edit that is sent again succeeds, even if the time of the job has changed since.
 pub async fn an_edit_that_is_sent_again_changes_nothing(bed: Bed) {
     let id = bed.put_later(LONG).await;
     let mut wanted = of(&bed, &id).await;
@@ -95,7 +95,7 @@ pub async fn an_edit_that_is_sent_again_changes_nothing(bed: Bed) {
     assert_eq!(bed.ids(JobState::Ready).await, [id]);
 }
 
-/// Two people do not overwrite each other; a job that has become due is as it was seen.
+/// Two operators do not overwrite each other. A job that has become due has the same version.
 pub async fn an_edit_of_a_job_that_was_changed_meanwhile_changes_nothing(bed: Bed) {
     let id = bed.put_later(LONG).await;
     let mut late = of(&bed, &id).await;
@@ -111,7 +111,7 @@ pub async fn an_edit_of_a_job_that_was_changed_meanwhile_changes_nothing(bed: Be
         edit(&bed, &id, change).await;
         assert_eq!(send(&bed, &late).await, EditedJob::Differs);
         assert_ne!(bed.show(&id).await.unwrap().priority, Priority::Critical);
-        // And back.
+        // And back again.
         edit(&bed, &id, |edit| {
             (edit.envelope, edit.priority, edit.group) = (before.envelope.clone(), before.priority, before.group.clone());
             edit.at_ms = before.seen.at_ms;
@@ -133,7 +133,7 @@ pub async fn an_edit_of_a_job_that_was_changed_meanwhile_changes_nothing(bed: Be
     assert_eq!(send(&bed, &seen).await, EditedJob::Yes);
 }
 
-/// What runs or has ended is refused with its state, and what is not there as missing.
+/// A running or ended job is refused with its state, and a missing one as missing.
 pub async fn a_job_that_does_not_wait_is_not_edited(bed: Bed) {
     let mut lane = bed.lane().await;
     let endings = [
@@ -163,7 +163,8 @@ pub async fn a_job_that_does_not_wait_is_not_edited(bed: Bed) {
     assert_eq!(send(&elsewhere, &wanted).await, EditedJob::Missing);
 }
 
-/// With other parameters a ready job keeps its place; of another priority it is the last of that.
+/// With other parameters, a ready job keeps its position. With another priority, it becomes the
+/// last job of that priority.
 pub async fn an_edit_keeps_the_place_in_the_line_if_it_can(bed: Bed) {
     let jobs = bed.put(3).await;
     let high = bed.put_at(Priority::High).await;
@@ -177,7 +178,7 @@ pub async fn an_edit_keeps_the_place_in_the_line_if_it_can(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A ready job that is to start later leaves the line, and nobody claims it before.
+/// A ready job with a later start time is no longer ready, and is not claimed before that time.
 pub async fn a_ready_job_is_put_off(bed: Bed) {
     let jobs = bed.put(2).await;
     let later = bed.put_later(LONG).await;
@@ -193,8 +194,8 @@ pub async fn a_ready_job_is_put_off(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job that waits for its next attempt keeps its failures, and its state while its time is
-/// another one.
+/// A job that waits for a retry keeps its failures. It also keeps its state when only its time
+/// changes.
 pub async fn a_retry_is_edited_and_keeps_its_failures(bed: Bed) {
     let mut lane = bed.lane().await;
     let id = bed.put(1).await.remove(0);
@@ -215,7 +216,7 @@ pub async fn a_retry_is_edited_and_keeps_its_failures(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A parked job that gets other parameters is ready; one of another priority stays parked.
+/// A parked job with other parameters is ready. A parked job with another priority stays parked.
 pub async fn a_parked_job_with_other_parameters_is_ready(bed: Bed) {
     let mut lane = bed.lane().await;
     let unreadable = Ending::Unreadable { task: "t".to_owned(), release: "v1".to_owned(), error: "x".to_owned(), within: LONG };
@@ -230,7 +231,7 @@ pub async fn a_parked_job_with_other_parameters_is_ready(bed: Bed) {
         assert_eq!((job.state, job.unreadable), (JobState::Ready, None));
         let delivery = lane.claim_one().await;
         assert_eq!((&delivery.id, &delivery.envelope), (&id, &envelope("readable")));
-        // Who could not read the old ones may read these.
+        // Releases that could not read the old parameters may be able to read the new ones.
         let again = Ending::Unreadable { task: "t".to_owned(), release: "v2".to_owned(), error: "x".to_owned(), within: LONG };
         assert!(lane.end(&delivery, again).await);
         assert_eq!(bed.show(&id).await.unwrap().unreadable.map(|unreadable| unreadable.releases), Some(vec!["v2".to_owned()]));
@@ -239,7 +240,8 @@ pub async fn a_parked_job_with_other_parameters_is_ready(bed: Bed) {
     }
 }
 
-/// A given id is that of the job as it is now: its first enqueue is another job.
+/// The digest of a given id is that of the job after the edit. Its first enqueue is a different
+/// job.
 pub async fn an_edit_computes_the_digest_of_a_given_id_again(bed: Bed) {
     assert_eq!(bed.put_given("mine", "1").await, Enqueued::Stored);
     let (old, new) = (given("mine", "1"), given("mine", "2"));
@@ -251,7 +253,7 @@ pub async fn an_edit_computes_the_digest_of_a_given_id_again(bed: Bed) {
     assert_eq!((bed.put_job(new).await, bed.put_job(old).await), (Enqueued::Existing, Enqueued::IdConflict));
 }
 
-/// A job changes its group, from any to any, and stands at the end of the other line.
+/// A job moves to another group, from any to any, and becomes the last job there.
 pub async fn an_edit_moves_a_job_to_another_group(bed: Bed) {
     let (a, b) = (groups::put(&bed, "a", 2).await, groups::put(&bed, "b", 1).await);
     let plain = groups::put(&bed, "", 1).await;
@@ -273,7 +275,7 @@ pub async fn an_edit_moves_a_job_to_another_group(bed: Bed) {
     sound(&bed).await;
 }
 
-/// No more jobs come into a group than its rule allows, and nothing of the edit is done then.
+/// A group does not get more jobs than its rule allows. The whole edit is then refused.
 pub async fn a_group_that_is_full_takes_no_edited_job(bed: Bed) {
     groups::put(&bed, "a", 1).await;
     group_rule(&bed, "a", |rule| rule.max_size = Some(1)).await;
@@ -291,7 +293,7 @@ pub async fn a_group_that_is_full_takes_no_edited_job(bed: Bed) {
 }
 
 /// The head of an ordered group that waits for its retry blocks the group line while it stays in
-/// the group, with whatever parameters and time, and frees it when it leaves.
+/// the group, with any parameters and time. It frees the line when it leaves.
 pub async fn the_head_of_an_ordered_group_blocks_the_group_line_until_it_leaves(bed: Bed) {
     order(&bed, "a", GroupOrder::Ordered).await;
     let jobs = groups::put(&bed, "a", 2).await;
@@ -314,7 +316,7 @@ pub async fn the_head_of_an_ordered_group_blocks_the_group_line_until_it_leaves(
     sound(&bed).await;
 }
 
-/// A job gives its key back and takes the new one; who waited for the old one follows.
+/// A job releases its key and takes the new one. The job that waited for the old key follows.
 pub async fn an_edit_changes_the_key(bed: Bed) {
     let mut lane = bed.lane().await;
     let id = unique::first(&bed, unique::job("1", BUFFER)).await;
@@ -333,7 +335,7 @@ pub async fn an_edit_changes_the_key(bed: Bed) {
     assert_eq!(bed.broker.key_holder(&bed.queue, &other_key()).await.unwrap().map(|holder| holder.id), Some(id.clone()));
     assert_eq!(bed.show(&id).await.unwrap().unique, Some(other_key()));
     sound(&bed).await;
-    // And it gives the new key back.
+    // The new key is released as well.
     edit(&bed, &id, |edit| edit.at_ms = Some(0)).await;
     let claimed = lane.claim(5).await;
     lane.ack(&claimed).await;
@@ -341,7 +343,7 @@ pub async fn an_edit_changes_the_key(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A key that another job holds is not taken, and nothing of the edit is done.
+/// A key that another job holds is not taken, and the whole edit is refused.
 pub async fn an_edit_takes_no_key_from_another_job(bed: Bed) {
     let holder = unique::first(&bed, unique::job("holder", SKIP)).await;
     let mut other = unique::job("other", SKIP);
@@ -354,7 +356,7 @@ pub async fn an_edit_takes_no_key_from_another_job(bed: Bed) {
     let job = bed.show(&id).await.unwrap();
     assert_eq!((job.envelope, job.priority, job.group, job.unique), (envelope("other"), Priority::Normal, None, Some(other_key())));
     is_held_by(&bed, &holder, "as before").await;
-    // Its own key is no conflict, and a job without a key gets none.
+    // Its own key is not a conflict. A job without a key gets none.
     edit(&bed, &id, |edit| (edit.priority, edit.unique) = (Priority::High, Some(other_key()))).await;
     let plain = bed.put(1).await.remove(0);
     edit(&bed, &plain, |edit| (edit.priority, edit.unique) = (Priority::High, Some(UniqueKey::of("t", b"third")))).await;
@@ -362,8 +364,8 @@ pub async fn an_edit_takes_no_key_from_another_job(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job that is held for a key waits for it no longer when it has another one; another time and
-/// other parameters leave it held.
+/// A job that is held for a key is no longer held if it gets another key. Another time and other
+/// parameters do not change that it is held.
 pub async fn a_held_job_with_another_key_waits_no_longer(bed: Bed) {
     let mut lane = bed.lane().await;
     let (_, delivery) = unique::running(&bed, &mut lane, BUFFER).await;
@@ -385,7 +387,7 @@ pub async fn a_held_job_with_another_key_waits_no_longer(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A key that is held for a time goes along with its job, until the same time.
+/// A key that is held for a time moves with its job, until the same time.
 pub async fn a_key_that_is_held_for_a_time_goes_along(bed: Bed) {
     let id = unique::first(&bed, held_for("1", SKIP, Hold::Within(LONG))).await;
     let until = unique::holder(&bed).await.unwrap().until_ms;
@@ -396,8 +398,7 @@ pub async fn a_key_that_is_held_for_a_time_goes_along(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job is subject to the limits that it has now: it waits for those, and no longer for the
-/// others.
+/// A job is subject to its present limits. It waits for those, and no longer for the earlier ones.
 pub async fn an_edit_changes_the_limits(bed: Bed) {
     concurrency(&bed, "stripe", 1).await;
     let (a, b) = (limit_key("stripe", "a"), limit_key("stripe", "b"));
@@ -423,8 +424,8 @@ pub async fn an_edit_changes_the_limits(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job of a group that gets other limits, or another priority, leaves nothing where it was: its
-/// group is listed no longer once it has ended.
+/// A job of a group with changed limits or priority leaves nothing at its old position. Its group
+/// is no longer listed when the job has ended.
 pub async fn an_edit_leaves_nothing_at_the_old_place(bed: Bed) {
     concurrency(&bed, "stripe", 1).await;
     let (a, b) = (limit_key("stripe", "a"), limit_key("stripe", "b"));
@@ -443,7 +444,7 @@ pub async fn an_edit_leaves_nothing_at_the_old_place(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Jobs that wait behind one whose key has no room wait no longer when that one gets another key.
+/// A job that waits for a full key gets another key. The jobs behind it are no longer blocked.
 pub async fn an_edit_of_the_limits_frees_those_behind(bed: Bed) {
     let rate = "1/1h".parse().expect("it is a rate");
     super::limits::set(&bed, "api", |rule| (rule.rate, rule.burst) = (Some(rate), Some(10))).await;
@@ -463,7 +464,7 @@ pub async fn an_edit_of_the_limits_frees_those_behind(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job that has risen stands again where its own priority says, and rises from there.
+/// After an edit, a job that has risen is back at its own priority, and rises from there.
 pub async fn an_edited_job_rises_again(bed: Bed) {
     bed.inspector().set_aging(&bed.queue, Aging::Every(LONG)).await.unwrap();
     let id = bed.put_at(Priority::Low).await;
@@ -481,15 +482,14 @@ pub async fn an_edited_job_rises_again(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Of an edit and a claim that come together one wins: a worker gets the job as it was, or as it
-/// is.
+/// If an edit and a claim happen at once, one wins: a worker gets either the old or the edited job.
 pub async fn an_edit_and_a_claim_exclude_each_other(bed: Bed) {
     let mut lane = bed.lane().await;
     for n in 0..20 {
         let id = bed.put(1).await.remove(0);
         let mut wanted = of(&bed, &id).await;
         payload("new")(&mut wanted);
-        // Sometimes it is put off.
+        // Every second edit postpones the job.
         wanted.at_ms = (n % 2 == 0).then_some(4_000_000_000_000);
         let (edited, claimed) = tokio::join!(bed.broker.edit(&wanted), lane.claim(1));
         let edited = edited.unwrap();
@@ -508,7 +508,7 @@ pub async fn an_edit_and_a_claim_exclude_each_other(bed: Bed) {
     sound(&bed).await;
 }
 
-/// What a person gets to read: what has changed, and what to do.
+/// The message for an operator: the change since, and the fix.
 pub async fn an_inspector_reports_why_it_does_not_edit(bed: Bed) {
     let inspector = bed.inspector();
     let id = bed.put_later(LONG).await;

@@ -1,4 +1,4 @@
-//! How a delivery ends, and where its job goes.
+//! The endings of deliveries, and the resulting states of their jobs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::Changes as _;
 
 const NOW: Duration = Duration::ZERO;
 
-/// A failure counts an attempt, is remembered, and waits for its backoff.
+/// A failure counts an attempt, is stored, and the job waits for its backoff.
 pub async fn a_failed_job_waits_in_retry_with_its_error(bed: Bed) {
     let ids = bed.put(1).await;
     let mut lane = bed.lane().await;
@@ -21,14 +21,15 @@ pub async fn a_failed_job_waits_in_retry_with_its_error(bed: Bed) {
     let now = lane.send(&turn).await.now_ms;
     let record = bed.show(&ids[0]).await.expect("it waits");
     assert_eq!((record.state, record.attempts, record.crashes, record.snoozes), (JobState::Retry, 1, 0, 0));
-    // The clock is cut to whole milliseconds: one more, and it is not early.
+    // The clock is truncated to whole milliseconds. One more is added, so that the job is not
+    // early.
     assert_eq!(record.at_ms, Some(now + 600_001));
     assert_eq!((record.failures[0].message.as_str(), record.failures[0].at_ms), ("no ünicode?\0\n", now));
     assert_eq!((bed.counter(Counter::Failed).await, bed.depth(JobState::Retry).await), (1, 1));
     assert!(lane.claim(1).await.is_empty());
 }
 
-/// The next delivery knows how often it failed.
+/// The next delivery has the number of failures.
 pub async fn attempts_are_counted_from_failure_to_failure(bed: Bed) {
     bed.put(1).await;
     let mut lane = bed.lane().await;
@@ -39,7 +40,7 @@ pub async fn attempts_are_counted_from_failure_to_failure(bed: Bed) {
     }
 }
 
-/// The oldest failures go first.
+/// The oldest failures are removed first.
 pub async fn the_last_failures_are_kept(bed: Bed) {
     let ids = bed.put(1).await;
     let mut lane = bed.lane().await;
@@ -54,7 +55,7 @@ pub async fn the_last_failures_are_kept(bed: Bed) {
     assert_eq!(record.attempts as usize, FAILURES_KEPT + 3);
 }
 
-/// Whatever the text is.
+/// An error may have any text.
 pub async fn an_error_of_any_text_comes_back(bed: Bed) {
     let id = bed.put(1).await.remove(0);
     let mut lane = bed.lane().await;
@@ -65,7 +66,7 @@ pub async fn an_error_of_any_text_comes_back(bed: Bed) {
     }
 }
 
-/// A snooze is no failure.
+/// A snooze is not a failure.
 pub async fn a_snoozed_job_is_scheduled_and_counts_a_snooze(bed: Bed) {
     let ids = bed.put(1).await;
     let mut lane = bed.lane().await;
@@ -79,7 +80,7 @@ pub async fn a_snoozed_job_is_scheduled_and_counts_a_snooze(bed: Bed) {
     assert_eq!(bed.counter(Counter::Snoozed).await, 2);
 }
 
-/// The endless rotation: each round begins clean.
+/// In an endless rotation, each round begins without counters.
 pub async fn a_repeated_job_starts_its_next_round_clean(bed: Bed) {
     let ids = bed.put(1).await;
     let mut lane = bed.lane().await;
@@ -95,8 +96,8 @@ pub async fn a_repeated_job_starts_its_next_round_clean(bed: Bed) {
     assert_eq!(bed.counter(Counter::Repeated).await, 1);
 }
 
-/// Only a repeat begins a new round. After a run whose ending was not stored, the next run belongs
-/// to the same round.
+/// Only a repeat begins a new round. If the ending of a run was not stored, the next run belongs to
+/// the same round.
 pub async fn only_a_repeat_changes_whether_the_round_is_odd(bed: Bed) {
     let id = bed.put(1).await.remove(0);
     let mut lane = bed.lane().await;
@@ -127,7 +128,7 @@ pub async fn only_a_repeat_changes_whether_the_round_is_odd(bed: Bed) {
     }
 }
 
-/// Without a delay the next round joins the tail, so that the others have theirs.
+/// Without a delay, the next round is enqueued at the tail, after the other jobs.
 pub async fn a_job_repeated_at_once_joins_the_tail(bed: Bed) {
     let ids = bed.put(3).await;
     let mut lane = bed.lane().await;
@@ -159,7 +160,7 @@ pub async fn a_buried_job_is_kept_with_reason_and_history(bed: Bed) {
     assert_eq!((bed.counter(Counter::Dead).await, bed.counter(Counter::Failed).await), (1, 2));
 }
 
-/// Burying without an error counts no attempt; every reason is read back.
+/// A burial without an error counts no attempt. Every reason can be read back.
 pub async fn a_burial_without_error_counts_no_attempt(bed: Bed) {
     let ids = bed.put(3).await;
     let mut lane = bed.lane().await;
@@ -172,7 +173,7 @@ pub async fn a_burial_without_error_counts_no_attempt(bed: Bed) {
     assert_eq!(bed.counter(Counter::Failed).await, 0);
 }
 
-/// Retention only where it is asked for.
+/// A result is kept only with a retention.
 pub async fn a_result_is_kept_only_where_it_is_asked_for(bed: Bed) {
     let ids = bed.put(3).await;
     let mut lane = bed.lane().await;
@@ -191,7 +192,7 @@ pub async fn a_result_is_kept_only_where_it_is_asked_for(bed: Bed) {
     assert_eq!((bed.depth(JobState::Done).await, bed.counter(Counter::Done).await), (2, 3));
 }
 
-/// The queue's limits hold at once: the oldest go when there are too many.
+/// The limits of the queue apply at once: the oldest jobs are removed if there are too many.
 pub async fn kept_jobs_are_trimmed_to_the_limit_of_their_number(bed: Bed) {
     let ids = bed.put(30).await;
     let mut lane = bed.lane().await;
@@ -217,8 +218,8 @@ pub async fn kept_jobs_are_trimmed_to_the_limit_of_their_bytes(bed: Bed) {
     assert_eq!(bed.ids(JobState::Done).await, ids[7..], "three times about 1,030 bytes fit");
 }
 
-/// Many end in one turn: each is kept with its own result, whatever was taken away meanwhile, and
-/// the oldest give way together.
+/// If many jobs end in one turn, each is kept with its own result, even if others were removed in
+/// the meantime. The oldest are removed together.
 pub async fn jobs_that_are_kept_together_keep_their_own_results(bed: Bed) {
     let result = |n: usize| n.is_multiple_of(2).then(|| vec![n as u8; n + 1]);
     let ends = |(n, delivery): (usize, &Delivery)| finish(delivery, Ending::Ack { result: result(n), keep: Some(LONG) });
@@ -246,7 +247,7 @@ pub async fn jobs_that_are_kept_together_keep_their_own_results(bed: Bed) {
     assert_eq!(left.len() as u64 + bed.depth(JobState::Cancelled).await, 12);
 }
 
-/// Each counts with its own size, whatever was taken away meanwhile.
+/// Each job counts with its own size, even if others were removed in the meantime.
 pub async fn jobs_that_are_kept_together_count_with_their_own_sizes(bed: Bed) {
     let sizes = [4000, 10, 20, 30];
     let jobs = sizes.map(|size| NewJob::new(JobId::make(), envelope(&"x".repeat(size))));
@@ -297,7 +298,7 @@ pub async fn an_expired_job_is_recorded(bed: Bed) {
     assert!(lane.claim(1).await.is_empty());
 }
 
-/// A release is as if nothing had been: the head of the line, and no counter moves.
+/// A returned job goes to the head of its list, and no counter changes.
 pub async fn a_returned_job_goes_to_the_head_and_is_charged_nothing(bed: Bed) {
     let ids = bed.put(5).await;
     let mut lane = bed.lane().await;
@@ -309,8 +310,8 @@ pub async fn a_returned_job_goes_to_the_head_and_is_charged_nothing(bed: Bed) {
     assert_eq!(bed.counter(Counter::Returned).await, 1);
 }
 
-/// How often a run was stopped by the stop of its worker, and when last, until the job begins anew.
-/// What has not started has lost nothing.
+/// The number of runs that were stopped with their worker, and the time of the last one, until the
+/// job starts over. A job that has not started is not counted.
 pub async fn returns_are_counted_with_the_job(bed: Bed) {
     let ids = bed.put(2).await;
     let releases = async |id: &JobId| bed.show(id).await.map(|record| (record.returns, record.returned_ms.is_some()));
@@ -334,12 +335,12 @@ pub async fn returns_are_counted_with_the_job(bed: Bed) {
     assert_eq!(listed(JobState::Ready).await, 3, "a list has it, too");
     let delivery = lane.claim_one().await;
     assert_eq!(listed(JobState::Active).await, 3);
-    // A failure keeps it, and so does the record of the job.
+    // A failure keeps the count, and the record of the job has it.
     assert!(lane.end(&delivery, nack(NOW)).await);
     assert_eq!(releases(&ids[0]).await, Some((3, true)));
     bed.broker.cancel(&bed.queue, &ids[..1]).await.expect("it waits");
     assert_eq!(releases(&ids[0]).await, Some((3, true)));
-    // A requeue begins anew, and so does a repeat.
+    // A requeue resets the count, and so does a repeat.
     assert_eq!(bed.broker.requeue(&bed.queue, &ids[..1]).await.expect("it has ended"), [true]);
     assert_eq!(releases(&ids[0]).await, Some((0, false)));
     let delivery = lane.claim_one().await;
@@ -364,7 +365,7 @@ pub async fn a_returned_job_keeps_its_priority(bed: Bed) {
     assert_eq!(bed.show(&low).await.expect("it is active").priority, Priority::Low);
 }
 
-/// So do a failed one and a snoozed one.
+/// This also holds for a failed and a snoozed job.
 pub async fn a_job_that_comes_back_keeps_its_priority(bed: Bed) {
     use queue_core::broker::Priority;
     let mut lane = bed.lane().await;
@@ -378,7 +379,7 @@ pub async fn a_job_that_comes_back_keeps_its_priority(bed: Bed) {
     assert_eq!(lane.wait_for_one().await.id, critical);
 }
 
-/// A worker that does not know a task parks it; only one that asks for that task gets it.
+/// A worker without a task parks its jobs. Only a worker that requests jobs of that task gets them.
 pub async fn a_parked_job_waits_for_a_worker_that_knows_its_task(bed: Bed) {
     let ids = bed.put(3).await;
     let mut lane = bed.lane().await;
@@ -402,7 +403,7 @@ pub async fn a_parked_job_waits_for_a_worker_that_knows_its_task(bed: Bed) {
     assert!(!lane.send(&turn).await.parked);
 }
 
-/// Parked jobs come before others, and count towards the claim.
+/// Parked jobs come before others, and count for the claim.
 pub async fn resumed_jobs_come_first_and_within_the_claim(bed: Bed) {
     bed.put(3).await;
     let mut lane = bed.lane().await;
@@ -416,7 +417,7 @@ pub async fn resumed_jobs_come_first_and_within_the_claim(bed: Bed) {
     assert!(held.len() == 2 && held[1].id == others[0]);
 }
 
-/// A park keeps what was counted before.
+/// A parked job keeps its counters.
 pub async fn a_parked_job_keeps_its_attempts(bed: Bed) {
     bed.put(1).await;
     let mut lane = bed.lane().await;

@@ -1,4 +1,4 @@
-//! Enqueues: idempotence, given ids, and what frees them.
+//! Enqueues: idempotence, given ids, and how an id becomes free.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use queue_core::{
 use super::bed::{Bed, LONG, ack, envelope, given, nack};
 use crate::Changes as _;
 
-/// A lost reply is asked for again: the same answers, and no second job.
+/// A request with a lost reply is sent again. It gets the same answers, and stores no second job.
 pub async fn a_replayed_enqueue_stores_nothing_twice(bed: Bed) {
     let mut producer = bed.producer().await;
     let jobs: Vec<NewJob> = (0..5).map(|n| NewJob::new(JobId::make(), envelope(&n.to_string()))).collect();
@@ -27,7 +27,7 @@ pub async fn a_replayed_enqueue_stores_nothing_twice(bed: Bed) {
     assert!(lane.claim(10).await.is_empty());
 }
 
-/// However many others were stored in between.
+/// This holds even if many others were stored in between.
 pub async fn a_replay_after_thousands_of_other_jobs_is_recognised(bed: Bed) {
     let producer = bed.producer().await;
     let request = producer.next(vec![NewJob::new(JobId::make(), envelope("x"))]);
@@ -37,7 +37,7 @@ pub async fn a_replay_after_thousands_of_other_jobs_is_recognised(bed: Bed) {
     assert_eq!(bed.counter(Counter::Enqueued).await, 3001);
 }
 
-/// A replay repeats the answers that were given then, not those that would be given now.
+/// A replay returns the original answers, and not those that would be given now.
 pub async fn a_replay_repeats_the_answers_of_then(bed: Bed) {
     bed.put_given("taken", "a").await;
     bed.put_given("other", "a").await;
@@ -51,7 +51,7 @@ pub async fn a_replay_repeats_the_answers_of_then(bed: Bed) {
     assert_eq!(bed.depth(JobState::Ready).await, 0);
 }
 
-/// A late duplicate is told so.
+/// A late duplicate is answered as old.
 pub async fn an_older_enqueue_is_refused_as_old(bed: Bed) {
     let mut producer = bed.producer().await;
     let first = producer.next(vec![NewJob::new(JobId::make(), envelope("1"))]);
@@ -61,7 +61,7 @@ pub async fn an_older_enqueue_is_refused_as_old(bed: Bed) {
     assert_eq!(bed.depth(JobState::Ready).await, 2);
 }
 
-/// A call that was given up leaves a gap, which is no mistake.
+/// An abandoned call leaves a gap, which is not an error.
 pub async fn gaps_in_the_sequence_of_a_producer_are_fine(bed: Bed) {
     let mut producer = bed.producer().await;
     for seq in [3, 4, 90] {
@@ -71,7 +71,7 @@ pub async fn gaps_in_the_sequence_of_a_producer_are_fine(bed: Bed) {
     assert_eq!(bed.depth(JobState::Ready).await, 3);
 }
 
-/// A producer that the broker does not know is never taken for a new one.
+/// A producer that the broker does not know is not treated as a new one.
 pub async fn an_unknown_producer_is_forgotten_and_nothing_is_stored(bed: Bed) {
     bed.put(1).await;
     let name = PartyName::new("0123456789abcdef.0123456789abcdef.99");
@@ -123,7 +123,7 @@ pub async fn a_finished_given_id_is_remembered(bed: Bed) {
     assert!(lane.claim(1).await.is_empty());
 }
 
-/// The answers of one request stand for themselves.
+/// The answers of one request are independent.
 pub async fn one_conflict_in_a_batch_spoils_no_other(bed: Bed) {
     bed.put_given("a", "1").await;
     let mut producer = bed.producer().await;
@@ -133,7 +133,7 @@ pub async fn one_conflict_in_a_batch_spoils_no_other(bed: Bed) {
     assert_eq!(ids, ["a", "b", "c"]);
 }
 
-/// Ids are unique within their queue only.
+/// Ids are unique only within their queue.
 pub async fn queues_know_nothing_of_each_other(bed: Bed) {
     assert_eq!(bed.put_given("same", "a").await, Enqueued::Stored);
     let first = bed.queue.clone();
@@ -148,8 +148,8 @@ pub async fn queues_know_nothing_of_each_other(bed: Bed) {
     assert_eq!((record.state, record.envelope), (JobState::Ready, envelope("a")));
 }
 
-/// After a cancel the id is free at once, and the new job is delivered once: not once more for the
-/// cancelled one.
+/// After a cancel the id is free at once. The new job is delivered once, and not a second time for
+/// the cancelled one.
 pub async fn a_cancelled_id_can_be_enqueued_again(bed: Bed) {
     let id = JobId::given("again").unwrap();
     let mut lane = bed.lane().await;
@@ -192,7 +192,7 @@ pub async fn a_cancelled_id_may_come_back_in_another_line(bed: Bed) {
     assert_eq!(served, [vec![id], others].concat());
 }
 
-/// A running job that is cancelled frees its id too; its old holder can do nothing to the new job.
+/// The cancel of a running job also frees its id. The earlier holder cannot change the new job.
 pub async fn an_id_cancelled_while_active_can_be_enqueued_again(bed: Bed) {
     let id = JobId::given("again").unwrap();
     let mut lane = bed.lane().await;
@@ -240,7 +240,7 @@ pub async fn an_expired_id_can_be_enqueued_again(bed: Bed) {
     assert_eq!(lane.claim_one().await.envelope, envelope("new"));
 }
 
-/// A requeued id is still taken, by the job that was dead.
+/// A requeued job still has its id.
 pub async fn a_requeued_id_is_answered_as_existing(bed: Bed) {
     let id = JobId::given("again").unwrap();
     let mut lane = bed.lane().await;
@@ -253,13 +253,13 @@ pub async fn a_requeued_id_is_answered_as_existing(bed: Bed) {
     assert_eq!(lane.claim(10).await.len(), 1);
 }
 
-/// An empty request is answered.
+/// A request without jobs is answered.
 pub async fn an_enqueue_of_nothing_is_answered_with_nothing(bed: Bed) {
     assert!(bed.producer().await.send(Vec::new()).await.is_empty());
 }
 
-/// However safe they were to be: they are stored, and what is said is no less than what the broker
-/// keeps anyway.
+/// Jobs are stored with every requested durability. The reported durability is at least that of the
+/// broker.
 pub async fn a_confirmed_enqueue_reports_how_safe_its_jobs_are(bed: Bed) {
     let producer = bed.producer().await;
     let request = producer.next(vec![NewJob::new(JobId::make(), envelope("safe"))]);
@@ -272,7 +272,7 @@ pub async fn a_confirmed_enqueue_reports_how_safe_its_jobs_are(bed: Bed) {
     assert_eq!(bed.lane().await.claim(10).await.len(), 1);
 }
 
-/// Nobody is warned of a broker that takes jobs.
+/// A broker that accepts jobs reports no trouble.
 pub async fn a_broker_that_takes_jobs_reports_no_trouble(bed: Bed) {
     bed.put(1).await;
     let condition = bed.broker.condition().await.unwrap();

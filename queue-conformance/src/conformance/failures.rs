@@ -1,5 +1,5 @@
-//! Failures by fingerprint: what workers report is added up, once, and within bounds; and jobs are
-//! found by what they failed of.
+//! Failures by fingerprint: reports of workers are added up, once, and within bounds. Jobs are
+//! found by the fingerprint of their failure.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,7 +14,7 @@ use queue_core::{
 
 use super::bed::{Bed, finish, nack};
 
-/// So many failures with this text.
+/// `count` failures with this text.
 fn kind(text: &str, count: u64, task: &str, release: &str, job: Option<JobId>) -> FailurePattern {
     FailurePattern::new(Fingerprint::of(text), Fingerprint::pattern(text)).with(count, text, task, release, job)
 }
@@ -32,15 +32,16 @@ async fn failures(bed: &Bed) -> Vec<FailurePattern> {
     bed.broker.failures(&bed.queue).await.expect("failures can be read")
 }
 
-/// Waits until the clock of the broker shows another millisecond: two reports in one are at the
-/// same time.
+/// Waits until the clock of the broker has the next millisecond. Two reports in the same
+/// millisecond have the same time.
 async fn later(bed: &Bed) {
     let now = async || bed.broker.register(&Register::producer(bed.queue.clone(), ProcessId::random())).await.expect("it registers").now_ms;
     let before = now().await;
     while now().await <= before {}
 }
 
-/// Reports of several workers and several reports of one are one sum, with who failed and when.
+/// Reports of several workers, and several reports of one, are added up, with tasks, releases and
+/// times.
 pub async fn failures_are_counted_by_fingerprint(bed: Bed) {
     assert!(failures(&bed).await.is_empty());
     let (one, other) = (ProcessId::random(), ProcessId::random());
@@ -76,7 +77,7 @@ pub async fn a_report_of_failures_that_is_sent_again_counts_once(bed: Bed) {
     assert_eq!(failures(&bed).await[0].count, 3);
 }
 
-/// Memory is bounded, and what goes on failing keeps its place.
+/// Memory is bounded, and a repeated failure keeps its place.
 pub async fn the_kind_that_was_not_seen_for_the_longest_time_goes_first(bed: Bed) {
     let process = ProcessId::random();
     let word = |n: usize| format!("{} happened", char::from(b'a' + u8::try_from(n % 26).expect("a letter")).to_string().repeat(1 + n / 26));
@@ -95,7 +96,7 @@ pub async fn the_kind_that_was_not_seen_for_the_longest_time_goes_first(bed: Bed
     assert!((PATTERNS_REPORTED..FAILURE_PATTERNS + PATTERNS_REPORTED - 1).all(|n| count(n) == Some(1)), "the others are there");
 }
 
-/// Of each pattern there are as many names as there is room for: those that were told last.
+/// Each pattern has a bounded number of names: those that were reported last.
 pub async fn names_of_a_kind_are_bounded(bed: Bed) {
     let process = ProcessId::random();
     for n in 0..TASKS_NAMED + 3 {
@@ -110,7 +111,7 @@ pub async fn names_of_a_kind_are_bounded(bed: Bed) {
     assert_eq!(failure.jobs, [18, 19, 20, 22, 21].map(job));
 }
 
-/// No request is larger than its bound.
+/// A request that is larger than its bound is refused.
 pub async fn a_report_of_too_many_failures_is_refused(bed: Bed) {
     let kinds = |n: usize| (0..n).map(|n| kind(&"x".repeat(n + 1), 1, "mail", "v1", None));
     let new = || Report::new(bed.queue.clone(), ProcessId::random(), 1);
@@ -120,8 +121,8 @@ pub async fn a_report_of_too_many_failures_is_refused(bed: Bed) {
     assert!(matches!(bed.inspector().failures("a b").await, Err(Error::Invalid { .. })));
 }
 
-/// A filter finds the jobs whose last failure has a fingerprint, in a list, which has the beginning
-/// of a message alone, as well as one by one.
+/// A filter finds the jobs whose last failure has a fingerprint. This works in a list, which has
+/// only the beginning of a message, and for single jobs.
 pub async fn jobs_that_failed_alike_are_found_and_run_again(bed: Bed) {
     let rest = "and this is what the server had to say of it, ".repeat(30);
     let texts = ["order 1: no", "order 4711: no", "timed out", &format!("shop 7: {rest}"), &format!("shop 123456: {rest}")];
@@ -147,7 +148,7 @@ pub async fn jobs_that_failed_alike_are_found_and_run_again(bed: Bed) {
     assert_eq!((again, bed.depth(JobState::Dead).await, bed.depth(JobState::Ready).await), (2, 3, 2));
     assert_eq!((bed.state(&ids[3]).await, bed.state(&ids[4]).await), (Some(JobState::Ready), Some(JobState::Ready)));
 
-    // Those that wait for their next attempt, too.
+    // This includes jobs that wait for their next attempt.
     let jobs = lane.claim(2).await;
     let turn = lane.next().finish(jobs.iter().map(|job| finish(job, nack(Duration::from_secs(600)))).collect());
     lane.send(&turn).await;

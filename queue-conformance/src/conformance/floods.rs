@@ -1,5 +1,5 @@
-//! Floods: many groups, keys and ids that are used once. Nobody starves behind them, and what is
-//! known of them is forgotten.
+//! Floods: many groups, keys and ids that are used once. No other job starves, and their data is
+//! removed afterwards.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -22,7 +22,7 @@ async fn sweep(bed: &Bed) -> Swept {
     bed.broker.sweep(&bed.queue, &SweepLimits::default()).await.expect("a sweep is answered")
 }
 
-/// Sweeps until nothing is left, in steps. Gives how many of a kind were removed.
+/// Sweeps until nothing is left, in steps. Returns the number of removed items of a kind.
 async fn sweep_all(bed: &Bed, of: impl Fn(&Swept) -> usize) -> usize {
     let mut removed = 0;
     loop {
@@ -47,8 +47,8 @@ async fn run_all(lane: &mut Lane) {
     }
 }
 
-/// One group for each job: a sweep forgets them when nothing waits, and says whether it has left
-/// some.
+/// One group for each job: a sweep removes the groups when no job waits, and reports whether some
+/// are left.
 pub async fn groups_that_were_used_once_are_forgotten(bed: Bed) {
     let mut lane = bed.lane().await;
     bed.producer().await.stored((0..MANY).map(|n| job(&format!("order-{n}"))).collect()).await;
@@ -61,8 +61,7 @@ pub async fn groups_that_were_used_once_are_forgotten(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Groups come all the time, and each has one job: one that waits is not passed by those that come
-/// later.
+/// New groups with one job each arrive all the time. Later ones do not overtake a waiting group.
 pub async fn a_flood_of_new_groups_passes_nobody_who_waits(bed: Bed) {
     put(&bed, "zz", 1).await;
     put(&bed, "a", 1).await;
@@ -76,8 +75,8 @@ pub async fn a_flood_of_new_groups_passes_nobody_who_waits(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Limits hold hundreds of groups back that are served next: a job behind them starts at once, also
-/// with claims of one job each.
+/// Limits block hundreds of groups that are next in the rotation. A job after them starts at once,
+/// even with claims of one job each.
 pub async fn groups_that_a_limit_holds_back_keep_nobody_from_its_turn(bed: Bed) {
     concurrency(&bed, "api", 1).await;
     let of = key("api", "");
@@ -95,8 +94,7 @@ pub async fn groups_that_a_limit_holds_back_keep_nobody_from_its_turn(bed: Bed) 
     sound(&bed).await;
 }
 
-/// One key of a rate for each job: what is known of the keys is forgotten when it says nothing any
-/// more.
+/// One key of a rate for each job: a key is removed when it no longer delays a job.
 pub async fn rates_of_keys_that_were_used_once_are_forgotten(bed: Bed) {
     set(&bed, "api", |rule| (rule.rate, rule.burst) = ("1000/1s".parse().ok(), Some(1))).await;
     let mut lane = bed.lane().await;
@@ -112,8 +110,8 @@ pub async fn rates_of_keys_that_were_used_once_are_forgotten(bed: Bed) {
     assert_eq!(forgotten, MANY);
 }
 
-/// Thousands of keys whose rates still hold are looked at before one of which that is over: a sweep
-/// reports that it has not seen all.
+/// Thousands of keys with active rates are examined before an inactive one. A sweep reports that it
+/// has not examined all.
 pub async fn a_sweep_that_meets_only_rates_that_hold_goes_on(bed: Bed) {
     const OVER: usize = 1;
     set(&bed, "slow", |rule| (rule.rate, rule.burst) = ("1/1h".parse().ok(), Some(1))).await;
@@ -161,7 +159,7 @@ pub async fn cancelled_suspects_hide_no_other_job(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Hundreds of suspects were cancelled while they waited: the one behind them comes at once.
+/// Hundreds of suspects were cancelled while they waited. The one after them is delivered at once.
 pub async fn cancelled_suspects_keep_no_other_waiting(bed: Bed) {
     let ids = bed.put(MANY + 1).await;
     let mut dying = bed.dying_lane().await;
@@ -181,7 +179,7 @@ pub async fn cancelled_suspects_keep_no_other_waiting(bed: Bed) {
     assert_eq!(claimed, listed[MANY..]);
 }
 
-/// Thousands of jobs were cancelled while they waited: one of two claims gets the one behind them.
+/// Thousands of jobs were cancelled while they waited. One of two claims gets the job after them.
 pub async fn cancelled_jobs_keep_no_other_waiting(bed: Bed) {
     let ids = bed.put(2_500).await;
     for ids in ids.chunks(500) {
@@ -194,8 +192,8 @@ pub async fn cancelled_jobs_keep_no_other_waiting(bed: Bed) {
     assert_eq!(claimed.into_iter().map(|delivery| delivery.id).collect::<Vec<_>>(), last);
 }
 
-/// The limits of more groups than two claims examine are used up: the third claim at the latest gets
-/// the job behind them, and each one before it promises more.
+/// The limits of more groups than two claims examine are used up. At the latest, the third claim
+/// gets the job after them. Each earlier claim reports that there is more.
 pub async fn groups_whose_limits_are_used_up_keep_no_other_waiting(bed: Bed) {
     set(&bed, "api", |rule| rule.concurrency = Some(0)).await;
     let waiting: Vec<NewJob> = (0..1_500).map(|n| limited(&format!("a{n}"), &[key("api", &n.to_string())])).collect();
@@ -218,8 +216,8 @@ pub async fn groups_whose_limits_are_used_up_keep_no_other_waiting(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Hundreds of keys have room again, and the groups of all jobs that wait for them are full: one of
-/// two claims gets the job behind them.
+/// Hundreds of keys have room again, but the groups of all jobs that wait for them are full. One of
+/// two claims gets the job after them.
 pub async fn keys_with_room_of_full_groups_keep_no_other_waiting(bed: Bed) {
     const KEYS: usize = 900;
     set(&bed, "api", |rule| rule.concurrency = Some(0)).await;
@@ -244,13 +242,13 @@ pub async fn keys_with_room_of_full_groups_keep_no_other_waiting(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Hundreds of groups have a job and rest, because they are paused: others, of which nothing is
-/// left, are forgotten in the end.
+/// Hundreds of groups have a job but are paused. Other groups without jobs are still removed in the
+/// end.
 pub async fn groups_that_rest_with_jobs_keep_none_from_being_forgotten(bed: Bed) {
     let mut lane = bed.lane().await;
     bed.producer().await.stored((0..MANY).map(|n| job(&format!("order-{n}"))).collect()).await;
     run_all(&mut lane).await;
-    // More than one sweep looks at.
+    // More than one sweep examines.
     let paused: Vec<String> = (0..1_100).map(|n| format!("paused-{n}")).collect();
     for group in &paused {
         let pause = SetPause::pause(bed.queue.clone(), PauseOf::Group(name(group)), Pausing::new());
@@ -259,16 +257,16 @@ pub async fn groups_that_rest_with_jobs_keep_none_from_being_forgotten(bed: Bed)
     for groups in paused.chunks(500) {
         bed.producer().await.stored(groups.iter().map(|group| job(group)).collect()).await;
     }
-    // Virtual time passes the starts of those that have run.
+    // The virtual time passes the starts of the groups whose jobs have run.
     for _ in 0..3 {
         put(&bed, "last", 1).await;
         run_all(&mut lane).await;
     }
-    // Claims forget a few of them, too.
+    // Claims also remove a few of them.
     assert!(sweep_all(&bed, |swept| swept.groups).await > MANY / 2);
 }
 
-/// While one sweeper has left something, another one does nothing.
+/// While one sweeper has left something, other workers do not sweep.
 pub async fn one_worker_sweeps_a_queue_at_a_time(bed: Bed) {
     let mut lane = bed.lane().await;
     bed.producer().await.stored((0..MANY).map(|n| job(&format!("order-{n}"))).collect()).await;
@@ -290,8 +288,7 @@ pub async fn one_worker_sweeps_a_queue_at_a_time(bed: Bed) {
     assert_eq!(sweep(2).await.groups, 1, "the other sweeper has finished");
 }
 
-/// Nor do two workers trim a topic at a time, whose sweeper keeps others away even if it has left
-/// nothing.
+/// Only one worker trims a topic at a time. Its lock excludes others even if it has left nothing.
 pub async fn one_worker_trims_a_topic_at_a_time(bed: Bed) {
     super::topics::subscribe(&bed, "billing", Begin::Start).await;
     let address = topic_address(&bed.queue);
@@ -304,7 +301,7 @@ pub async fn one_worker_trims_a_topic_at_a_time(bed: Bed) {
     assert!(sweep(1).await.is_empty());
 }
 
-/// Ends so many jobs, which are kept for a time. Gives their ids.
+/// Ends `jobs` jobs, which are kept for a time. Returns their ids.
 async fn keep(bed: &Bed, lane: &mut Lane, jobs: usize, keep: Duration, limits: KeepLimits) -> Vec<JobId> {
     let ids = bed.put(jobs).await;
     let claimed = lane.claim(jobs).await;
@@ -315,8 +312,8 @@ async fn keep(bed: &Bed, lane: &mut Lane, jobs: usize, keep: Duration, limits: K
     ids
 }
 
-/// Records go when their time is over, although one that ended before them is kept for much longer,
-/// and another job was cancelled.
+/// Records are removed when their time is over, even if an earlier one is kept for much longer, and
+/// another job was cancelled.
 pub async fn a_record_waits_for_none_that_is_kept_for_longer(bed: Bed) {
     let mut lane = bed.lane().await;
     let long = keep(&bed, &mut lane, 1, LONG, KeepLimits::default()).await.remove(0);
@@ -331,11 +328,11 @@ pub async fn a_record_waits_for_none_that_is_kept_for_longer(bed: Bed) {
     .await;
     assert_eq!((removed, bed.depth(JobState::Done).await), (MANY, 1));
     assert_eq!((bed.state(&long).await, bed.state(&cancelled).await), (Some(JobState::Done), Some(JobState::Cancelled)));
-    // It is found where people look.
+    // The kept job is in the lists.
     assert_eq!((bed.ids(JobState::Done).await, bed.ids(JobState::Cancelled).await), (vec![long], vec![cancelled]));
 }
 
-/// Nor for one that is kept a little longer.
+/// This also holds if the earlier one is kept a little longer.
 pub async fn a_record_waits_for_none_that_is_kept_a_little_longer(bed: Bed) {
     let mut lane = bed.lane().await;
     let longer = keep(&bed, &mut lane, 1, Duration::from_secs(8), KeepLimits::default()).await.remove(0);
@@ -349,8 +346,8 @@ pub async fn a_record_waits_for_none_that_is_kept_a_little_longer(bed: Bed) {
     assert_eq!((removed, bed.state(&longer).await), (3, Some(JobState::Done)));
 }
 
-/// Where too many are kept, those go first whose time is over, and then those that were to be kept
-/// for the shortest time.
+/// If too many records are kept, expired ones are removed first, and then those with the shortest
+/// retention.
 pub async fn a_bound_removes_no_record_while_another_is_over(bed: Bed) {
     let limits = KeepLimits { count: 3, ..KeepLimits::default() };
     let mut lane = bed.lane().await;

@@ -20,14 +20,14 @@ pub(super) fn name(group: &str) -> GroupName {
     GroupName::new(group).expect("it is a name")
 }
 
-/// A job of a group; of none, if that is empty.
+/// A job of a group, or of none if the name is empty.
 pub(super) fn job(group: &str) -> NewJob {
     let mut job = NewJob::new(JobId::make(), envelope(group));
     job.group = (!group.is_empty()).then(|| name(group));
     job
 }
 
-/// Stores so many jobs of a group. Gives their ids.
+/// Stores `jobs` jobs of a group. Returns their ids.
 pub(super) async fn put(bed: &Bed, group: &str, jobs: usize) -> Vec<JobId> {
     let jobs: Vec<NewJob> = (0..jobs).map(|_| job(group)).collect();
     let ids = jobs.iter().map(|job| job.id.clone()).collect();
@@ -35,7 +35,7 @@ pub(super) async fn put(bed: &Bed, group: &str, jobs: usize) -> Vec<JobId> {
     ids
 }
 
-/// Sets a rule, whatever it was.
+/// Sets a rule and ignores the earlier one.
 pub(super) async fn rule(bed: &Bed, of: &RuleOf, change: impl Fn(&mut GroupRule)) {
     bed.inspector().set_group_rule(&bed.queue, of, change).await.expect("the rule is set");
 }
@@ -56,13 +56,13 @@ pub(super) async fn group(bed: &Bed, group: &str) -> StoredGroup {
     bed.inspector().group(&bed.queue, &name(group)).await.expect("a group can be looked at")
 }
 
-/// How many jobs of a group are ready, and how many run.
+/// The number of ready and of running jobs of a group.
 pub(super) async fn depth(bed: &Bed, of: &str) -> (u64, u64) {
     let group = group(bed, of).await;
     (group.ready, group.active)
 }
 
-/// The groups of deliveries, in a line.
+/// The groups of deliveries, as one text.
 pub(super) fn groups(deliveries: &[Delivery]) -> String {
     let group = |delivery: &Delivery| {
         let body = queue_core::__private::Envelope::decode(&delivery.envelope).expect("it is an envelope");
@@ -80,14 +80,14 @@ pub(super) async fn one_by_one(lane: &mut Lane, jobs: usize) -> Vec<Delivery> {
     claimed
 }
 
-/// Nothing is broken: slots, lines and turns are recounted from the jobs.
+/// Checks that slots, lines and the rotation agree with the jobs.
 pub(super) async fn sound(bed: &Bed) {
     let damages = bed.broker.audit(&bed.queue, Audit { repair: false, thorough: true }).await.expect("a queue can be audited");
     assert_eq!(damages, []);
 }
 
-/// Groups are served in rotation, however many jobs each has, and the jobs of one in the order in
-/// which they came.
+/// Groups are served in rotation, however many jobs each has. The jobs of one group are served in
+/// their order.
 pub async fn groups_are_served_in_turn(bed: Bed) {
     let many = put(&bed, "a", 5).await;
     put(&bed, "b", 2).await;
@@ -103,7 +103,7 @@ pub async fn groups_are_served_in_turn(bed: Bed) {
     sound(&bed).await;
 }
 
-/// One claim of many is as fair as many of one.
+/// One claim of many jobs is as fair as many claims of one.
 pub async fn one_claim_takes_from_groups_in_turn(bed: Bed) {
     for of in ["b", "a", "cc"] {
         put(&bed, of, 3).await;
@@ -114,7 +114,7 @@ pub async fn one_claim_takes_from_groups_in_turn(bed: Bed) {
     assert!(lane.claim(1).await.is_empty());
 }
 
-/// A group of weight 3 is served three times for once.
+/// A group with weight 3 is served three times as often.
 pub async fn a_group_is_served_by_its_weight(bed: Bed) {
     put(&bed, "a", 9).await;
     put(&bed, "b", 9).await;
@@ -125,8 +125,8 @@ pub async fn a_group_is_served_by_its_weight(bed: Bed) {
     assert_eq!(claimed[..8].matches('b').count(), 6, "{claimed}");
 }
 
-/// A group that had nothing to do has saved nothing up, and one that comes back at once gains
-/// nothing.
+/// An idle group does not accumulate credit, and a group that immediately enqueues its next job
+/// gains nothing.
 pub async fn a_group_that_comes_back_at_once_gains_nothing(bed: Bed) {
     put(&bed, "a", 10).await;
     put(&bed, "b", 1).await;
@@ -142,7 +142,7 @@ pub async fn a_group_that_comes_back_at_once_gains_nothing(bed: Bed) {
     assert_eq!(claimed, "abababab");
 }
 
-/// Priority orders the jobs of a group; between groups their turns decide.
+/// A priority orders the jobs of a group. Between groups, the rotation decides.
 pub async fn a_priority_orders_inside_its_group(bed: Bed) {
     put(&bed, "a", 2).await;
     put(&bed, "b", 2).await;
@@ -155,8 +155,8 @@ pub async fn a_priority_orders_inside_its_group(bed: Bed) {
     assert_eq!((groups(&claimed).as_str(), &claimed[0].id), ("ababa", &id));
 }
 
-/// Plain jobs are one more group: neither they nor the groups starve, and by default they have
-/// their share of what waits.
+/// Jobs without a group count as one more group. Neither they nor the groups starve. By default,
+/// their share is that of the waiting jobs.
 pub async fn plain_jobs_have_their_share(bed: Bed) {
     for of in ["a", "b", "c"] {
         put(&bed, of, 4).await;
@@ -181,7 +181,7 @@ pub async fn plain_jobs_have_their_share(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A saturated group holds up no other: neither the plain jobs nor other groups wait for its slots.
+/// A full group blocks neither jobs without a group nor other groups.
 pub async fn a_full_group_holds_up_no_other(bed: Bed) {
     cap(&bed, "a", 1).await;
     put(&bed, "a", 5).await;
@@ -202,8 +202,7 @@ pub async fn a_full_group_holds_up_no_other(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A slot is given back by whatever ends a run: it belongs to the active job, and there is nothing
-/// else that could leak.
+/// Every end of a run releases the slot. The slot belongs to the active job, so it cannot leak.
 pub async fn a_slot_is_given_back_whatever_way_a_run_ends(bed: Bed) {
     cap(&bed, "a", 1).await;
     let endings = [
@@ -246,8 +245,7 @@ pub async fn a_slot_is_given_back_whatever_way_a_run_ends(bed: Bed) {
     sound(&bed).await;
 }
 
-/// What comes back (retry, snooze, release, promotion, requeue) stands in the line of its group
-/// again.
+/// A job that comes back (retry, snooze, return, promotion, requeue) is in its group again.
 pub async fn a_job_comes_back_to_its_group(bed: Bed) {
     let ids = put(&bed, "a", 1).await;
     let mut lane = bed.lane().await;
@@ -275,8 +273,8 @@ pub async fn a_job_comes_back_to_its_group(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job of a group that is cancelled or deleted in the middle of its line is gone from it; the
-/// others keep their order.
+/// A cancelled or deleted job in the middle of its group is removed from it, and the others keep
+/// their order.
 pub async fn a_cancelled_job_leaves_the_line_of_its_group(bed: Bed) {
     let ids = put(&bed, "a", 5).await;
     bed.broker.cancel(&bed.queue, &ids[1..2]).await.expect("it can be cancelled");
@@ -289,7 +287,7 @@ pub async fn a_cancelled_job_leaves_the_line_of_its_group(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A paused group waits, and nobody else does; the next claim after its resume serves it.
+/// A paused group waits, and other groups do not. The next claim after its resume serves it.
 pub async fn a_paused_group_waits(bed: Bed) {
     put(&bed, "a", 2).await;
     put(&bed, "b", 1).await;
@@ -306,8 +304,8 @@ pub async fn a_paused_group_waits(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A cap that is changed holds from the next claim on, and stops no job that runs; a rule that is
-/// removed takes no job with it.
+/// A changed cap applies from the next claim on, and stops no running job. The removal of a rule
+/// removes no job.
 pub async fn a_changed_cap_holds_from_the_next_claim_on(bed: Bed) {
     put(&bed, "a", 8).await;
     cap(&bed, "a", 3).await;
@@ -327,7 +325,7 @@ pub async fn a_changed_cap_holds_from_the_next_claim_on(bed: Bed) {
     sound(&bed).await;
 }
 
-/// The rule of all groups holds where the rule of a group says nothing.
+/// The rule of all groups applies where the rule of a group has no value.
 pub async fn the_rule_of_all_groups_holds_for_each(bed: Bed) {
     rule(&bed, &RuleOf::Others, |rule| rule.cap = Some(1)).await;
     cap(&bed, "b", 2).await;
@@ -345,7 +343,7 @@ pub async fn the_rule_of_all_groups_holds_for_each(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A group of a largest size takes no more: the enqueue is answered, and leaves no trace.
+/// A group at its maximum size refuses further jobs: the enqueue is answered, and stores nothing.
 pub async fn a_group_that_is_full_of_waiting_jobs_refuses_more(bed: Bed) {
     group_rule(&bed, "a", |rule| rule.max_size = Some(2)).await;
     let mut producer = bed.producer().await;
@@ -365,7 +363,7 @@ pub async fn a_group_that_is_full_of_waiting_jobs_refuses_more(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Rules are compared when they are set, and what cannot be is refused.
+/// Rules are compared when they are set. An invalid rule is refused.
 pub async fn a_rule_that_was_changed_meanwhile_is_stale(bed: Bed) {
     let of = RuleOf::Group(name("a"));
     let (none, mut one, mut two) = (GroupRule::new(), GroupRule::new(), GroupRule::new());
@@ -406,7 +404,7 @@ pub async fn groups_are_listed_by_page(bed: Bed) {
     assert_eq!(group(&bed, "nobody").await, StoredGroup::new(name("nobody")));
 }
 
-/// Jobs with limits and without a group are none: no page has them, and none ends for them.
+/// Jobs with limits and without a group are not listed as a group, and do not end a page.
 pub async fn jobs_with_limits_and_without_a_group_are_on_no_page(bed: Bed) {
     let of = [super::limits::key("one", "")];
     for group in ["a", "b", "c", "dd"] {
@@ -427,7 +425,7 @@ pub async fn jobs_with_limits_and_without_a_group_are_on_no_page(bed: Bed) {
     for (limit, n) in [(1, 4), (3, 2), (4, 1), (500, 1)] {
         assert_eq!(pages(limit).await, ("abcdd".to_owned(), n), "{limit} on a page");
     }
-    // One of them runs, and a group has limits as well.
+    // One of them runs, and a group also has limits.
     let mut lane = bed.lane().await;
     assert_eq!(super::limits::claim_all(&mut lane, 9).await.len(), 6);
     super::limits::put(&bed, "a", &of, 1).await;
@@ -437,8 +435,8 @@ pub async fn jobs_with_limits_and_without_a_group_are_on_no_page(bed: Bed) {
     }
 }
 
-/// Groups whose next job comes when the last one has started have their shares as well, however
-/// large their weights are.
+/// Groups whose next job arrives after the start of the last one get their shares as well, even
+/// with large weights.
 pub async fn a_large_weight_counts_for_a_group_that_comes_back(bed: Bed) {
     for (group, weight) in [("a", 1000), ("b", 100)] {
         group_rule(&bed, group, |rule| rule.weight = Some(weight)).await;
@@ -455,7 +453,7 @@ pub async fn a_large_weight_counts_for_a_group_that_comes_back(bed: Bed) {
     sound(&bed).await;
 }
 
-/// The start of a group is forgotten only when nothing waits: jobs of a full group do wait.
+/// The start of a group is removed only if no job waits. Jobs of a full group do wait.
 pub async fn a_sweep_forgets_no_start_while_a_full_group_waits(bed: Bed) {
     rule(&bed, &RuleOf::Others, |rule| rule.cap = Some(1)).await;
     put(&bed, "a", 2).await;
@@ -470,7 +468,7 @@ pub async fn a_sweep_forgets_no_start_while_a_full_group_waits(bed: Bed) {
     sound(&bed).await;
 }
 
-/// When nothing waits, the start of a group is forgotten even if a job that runs blocks its line.
+/// If no job waits, the start of a group is removed even if a running job blocks its line.
 pub async fn a_sweep_forgets_the_start_of_a_group_whose_line_is_blocked(bed: Bed) {
     order(&bed, "a", GroupOrder::Ordered).await;
     put(&bed, "a", 1).await;
@@ -484,7 +482,7 @@ pub async fn a_sweep_forgets_the_start_of_a_group_whose_line_is_blocked(bed: Bed
     sound(&bed).await;
 }
 
-/// A job that was cancelled does not wait: if no other is ready, all starts are forgotten.
+/// A cancelled job does not wait: if no other is ready, all starts are removed.
 pub async fn a_sweep_forgets_all_starts_when_the_last_ready_job_was_cancelled(bed: Bed) {
     put(&bed, "a", 1).await;
     let mut lane = bed.lane().await;

@@ -1,5 +1,5 @@
-//! The history of a queue: what workers report is added up, once, and within bounds. And how long
-//! its oldest ready job waits.
+//! The history of a queue: reports of workers are added up, once, and within bounds. Also the
+//! waiting time of its oldest ready job.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use queue_core::{
 
 use super::bed::{Bed, nack};
 
-/// A tally of so many jobs that were done, each after a run of so many milliseconds.
+/// A tally of `done` done jobs, each with a run of `ms` milliseconds.
 fn tally(done: u64, ms: u64) -> Tally {
     let mut tally = Tally::default();
     (tally.counts.started, tally.counts.done) = (done, done);
@@ -30,7 +30,7 @@ async fn history(bed: &Bed, span: HistorySpan) -> History {
     bed.broker.history(&bed.queue, span).await.expect("a history can be read")
 }
 
-/// What is known of a task in both resolutions, which must agree.
+/// The totals of a task in both resolutions, which must agree.
 async fn total_of(bed: &Bed, task: &str) -> HistoryRow {
     let by_minutes = history(bed, HistorySpan::TWO_HOURS).await.total_of(task).expect("something happened");
     let by_hours = history(bed, HistorySpan::TWO_WEEKS).await.total_of(task).expect("something happened");
@@ -38,8 +38,8 @@ async fn total_of(bed: &Bed, task: &str) -> HistoryRow {
     by_hours
 }
 
-/// Reports of several workers and several reports of one are one sum, with the histograms bucket by
-/// bucket.
+/// Reports of several workers, and several reports of one, are added up, with the histograms bucket
+/// by bucket.
 pub async fn what_workers_report_is_added_up_by_task(bed: Bed) {
     let (mut sum, mut other) = (Tally::default(), Tally::default());
     for process in [ProcessId::random(), ProcessId::random()] {
@@ -73,7 +73,7 @@ pub async fn a_report_that_is_sent_again_counts_once(bed: Bed) {
     assert_eq!(total_of(&bed, "mail").await.counts.done, 7, "numbers are those of a process");
 }
 
-/// Every report says how deep the queue is; the largest depth of a period stays.
+/// Every report has the depth of the queue. The largest depth of a period is kept.
 pub async fn a_report_carries_the_depth_of_the_queue(bed: Bed) {
     let process = ProcessId::random();
     let ready = async || {
@@ -110,7 +110,7 @@ pub async fn tasks_beyond_the_bound_are_counted_together(bed: Bed) {
     assert_eq!(history.total().counts.done, TASKS as u64 + 4);
 }
 
-/// What has no task of its own has a place of its own, which takes none from a task.
+/// Counts without a task have a separate place, which does not take one from a task.
 pub async fn what_has_no_task_is_counted_apart(bed: Bed) {
     let mut crashes = Tally::default();
     crashes.counts.crashed = 2;
@@ -121,7 +121,7 @@ pub async fn what_has_no_task_is_counted_apart(bed: Bed) {
     assert_eq!((history.total().counts.crashed, history.total().counts.done), (2, 1));
 }
 
-/// No request is larger than its bound, and no name outside the grammar.
+/// A request that is larger than its bound, or has an invalid name, is refused.
 pub async fn a_report_outside_its_bounds_is_refused(bed: Bed) {
     let report = Report::new(bed.queue.clone(), ProcessId::random(), 1);
     let large = (0..=TASKS).fold(report, |report, n| report.task(format!("task-{n}"), tally(1, 5)));
@@ -131,7 +131,7 @@ pub async fn a_report_outside_its_bounds_is_refused(bed: Bed) {
     assert!(matches!(bed.inspector().history("a b", HistorySpan::HOUR).await, Err(Error::Invalid { .. })));
 }
 
-/// A queue that nobody has reported of has rows in which nothing happened.
+/// The history of a queue without reports has empty rows.
 pub async fn the_history_of_an_unknown_queue_is_empty(bed: Bed) {
     for (span, rows) in [(HistorySpan::HOUR, 60), (HistorySpan::minutes(7), 7), (HistorySpan::hours(99_999), 336)] {
         let history = history(&bed, span).await;
@@ -142,7 +142,7 @@ pub async fn the_history_of_an_unknown_queue_is_empty(bed: Bed) {
     }
 }
 
-/// A job of this task that was enqueued so long ago, as its producer says, with this delay.
+/// A job of this task that its producer has enqueued `ago`, with this delay.
 pub(super) fn enqueued(task: &str, ago: Duration, delay: Duration) -> NewJob {
     let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -152,7 +152,8 @@ pub(super) fn enqueued(task: &str, ago: Duration, delay: Duration) -> NewJob {
     NewJob::new(JobId::make(), envelope.encode().unwrap())
 }
 
-/// The age is that of the first job of a priority whose age is known, since it could start.
+/// The age is that of the first job of a priority with a known age, counted from when it could
+/// start.
 pub async fn stats_report_the_age_of_the_oldest_ready_job(bed: Bed) {
     const HOUR: Duration = Duration::from_secs(3600);
     let is_about = async |age: Duration| {
@@ -168,7 +169,7 @@ pub async fn stats_report_the_age_of_the_oldest_ready_job(bed: Bed) {
     producer.stored(vec![urgent]).await;
     is_about(HOUR * 3).await;
 
-    // What has failed waits for other reasons.
+    // A job that has failed waits for other reasons.
     let mut lane = bed.lane().await;
     let job = lane.claim_one().await;
     lane.end(&job, nack(Duration::ZERO)).await;
@@ -178,7 +179,7 @@ pub async fn stats_report_the_age_of_the_oldest_ready_job(bed: Bed) {
     assert_eq!(bed.depth(JobState::Ready).await, 3);
     is_about(HOUR).await;
 
-    // Since when a round of a repeating job waits is not known.
+    // The start of the wait of a repeating job's round is unknown.
     let mut tally = Tally::default();
     tally.counts.repeated = 1;
     bed.broker.report(&Report::new(bed.queue.clone(), ProcessId::random(), 1).task("send", tally)).await.unwrap();
@@ -187,7 +188,7 @@ pub async fn stats_report_the_age_of_the_oldest_ready_job(bed: Bed) {
     is_about(HOUR * 2).await;
 }
 
-/// When the first worker of a release has registered is kept, of a bounded number of releases.
+/// The first registration of a release is kept, for a bounded number of releases.
 pub async fn a_release_is_noted_when_it_is_first_seen(bed: Bed) {
     let registers = async |release: &str| {
         bed.lane_saying(ProcessId::random(), Duration::from_secs(60), WorkerInfo::new("web-1", 7, release, [])).await;
@@ -219,7 +220,7 @@ fn outbox(id: u8, waiting: u64) -> OutboxRecord {
     OutboxRecord::new(&[id, 0xff], format!("database {id:03}"), 9, Some(Duration::from_secs(60)), vec![depth])
 }
 
-/// A report of an outbox replaces the one before it, counts nothing, and is shown with its age.
+/// A report of an outbox replaces the previous one, adds no counts, and is shown with its age.
 pub async fn an_outbox_is_shown_as_it_was_reported_last(bed: Bed) {
     let process = ProcessId::random();
     assert_eq!(bed.stats().await.outboxes, [], "nothing was reported");
@@ -243,14 +244,14 @@ pub async fn an_outbox_is_shown_as_it_was_reported_last(bed: Bed) {
     assert_eq!(history(&bed, HistorySpan::HOUR).await.tasks.len(), 1, "the report of an outbox adds no task");
 }
 
-/// Of many outboxes the one that was not reported for the longest time gives way.
+/// If there are too many outboxes, the one with the oldest report is removed.
 pub async fn outboxes_beyond_the_bound_replace_the_oldest(bed: Bed) {
     let (process, mut seq) = (ProcessId::random(), 0);
     let mut report = async |id: usize| {
         seq += 1;
         let outbox = outbox(u8::try_from(id).unwrap(), 1);
         bed.broker.report(&Report::new(bed.queue.clone(), process, seq).outbox(outbox)).await.unwrap();
-        // The next has another time.
+        // The next report has another time.
         tokio::time::sleep(Duration::from_millis(3)).await;
     };
     for id in 1..=OUTBOXES {

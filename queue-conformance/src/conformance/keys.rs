@@ -1,5 +1,5 @@
-//! Keys whose jobs end, come back, die or are changed by people: none leaks, and at most one job
-//! holds each.
+//! Unique keys of jobs that end, come back, crash or are changed by operators: none leaks, and at
+//! most one job holds each.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,7 +22,7 @@ const THOROUGH: Audit = Audit { repair: false, thorough: true };
 /// Charged jobs come back almost at once.
 const RULE: CrashRule = CrashRule { max_crashes: 2, tasks: &[], window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
 
-/// Whatever way a job ends, its key is free, and it stays so when the record goes.
+/// Every end of a job frees its key, and the key stays free when the record is removed.
 pub async fn every_end_frees_the_key(bed: Bed) {
     let mut lane = bed.lane().await;
     let endings = [
@@ -53,7 +53,7 @@ pub async fn every_end_frees_the_key(bed: Bed) {
     assert!(bed.inspector().audit(&bed.queue, THOROUGH).await.unwrap().is_empty());
 }
 
-/// Every way out of `active` that is an end lets the successor follow.
+/// Every ending that is final lets the successor follow.
 pub async fn every_end_lets_the_successor_follow(bed: Bed) {
     let mut lane = bed.lane().await;
     let endings = [
@@ -76,7 +76,7 @@ pub async fn every_end_lets_the_successor_follow(bed: Bed) {
     }
 }
 
-/// A successor can be cancelled and deleted like every job, and then nobody follows.
+/// A successor can be cancelled and deleted like every job. Then no job follows.
 pub async fn a_held_job_is_cancelled_and_deleted(bed: Bed) {
     let mut lane = bed.lane().await;
     let (id, delivery) = running(&bed, &mut lane, BUFFER).await;
@@ -93,8 +93,8 @@ pub async fn a_held_job_is_cancelled_and_deleted(bed: Bed) {
     assert_eq!((holder(&bed).await, lane.claim(10).await.len()), (None, 0));
 }
 
-/// Whatever way a job comes back, a younger one with its key supersedes it: it is cancelled, and
-/// nothing fails.
+/// If a job comes back while a younger one holds its key, it is superseded: it is cancelled, and no
+/// error occurs.
 pub async fn a_job_that_comes_back_to_a_key_of_a_younger_one_is_superseded(bed: Bed) {
     let ways = [
         nack(Duration::ZERO),
@@ -120,7 +120,7 @@ pub async fn a_job_that_comes_back_to_a_key_of_a_younger_one_is_superseded(bed: 
         let process = ProcessId::random();
         let mut dying = bed.lane_of(process, SHORT).await;
         if !charged {
-            // Then the process has not died.
+            // In this case the process has not crashed.
             bed.lane_of(process, LONG).await;
         }
         let old = first(&bed, job("old", SKIP)).await;
@@ -140,7 +140,7 @@ pub async fn a_job_that_comes_back_to_a_key_of_a_younger_one_is_superseded(bed: 
     }
 }
 
-/// A person who requeues a job whose key another one holds is told who does. The job stays dead.
+/// A requeue of a job whose key another job holds returns the holder. The job stays dead.
 pub async fn a_requeue_is_answered_with_the_holder_of_the_key(bed: Bed) {
     let mut lane = bed.lane().await;
     let mut dead = Vec::new();
@@ -167,7 +167,7 @@ pub async fn a_requeue_is_answered_with_the_holder_of_the_key(bed: Bed) {
     is_held_by(&bed, &dead[0], "requeued").await;
 }
 
-/// Many dead letters of one key stay as many as they are.
+/// Several dead letters of one key do not change.
 pub async fn dead_letters_of_one_key_stay_as_many_as_they_are(bed: Bed) {
     let mut lane = bed.lane().await;
     for _ in 0..20 {
@@ -178,7 +178,7 @@ pub async fn dead_letters_of_one_key_stay_as_many_as_they_are(bed: Bed) {
     assert_eq!((bed.depth(JobState::Dead).await, bed.depth(JobState::Ready).await), (19, 1));
 }
 
-/// A person can take a key from its holder, and the successor gets it.
+/// An operator can release a key from its holder, and the successor gets it.
 pub async fn a_key_is_released_by_hand(bed: Bed) {
     let mut lane = bed.lane().await;
     assert_eq!(bed.broker.release_key(&bed.queue, &key()).await.unwrap(), None);
@@ -186,7 +186,7 @@ pub async fn a_key_is_released_by_hand(bed: Bed) {
     let second = job("second", BUFFER);
     let next = second.id.clone();
     assert_eq!(bed.put_job(second).await, Enqueued::Buffered(next.clone()));
-    // The list has what is held, page by page, and nothing else.
+    // The list has exactly the held keys, page by page.
     let other = UniqueKey::of("other", b"key");
     let mut third = job("third", SKIP);
     third.unique = Some(Box::new(Unique::new(other).hold(Hold::Within(LONG))));
@@ -211,7 +211,7 @@ pub async fn a_key_is_released_by_hand(bed: Bed) {
     assert_eq!(lane.claim_one().await.id, next, "both run: a person wanted that");
     assert!(lane.end(&delivery, ack()).await, "the old one goes on");
     is_held_by(&bed, &next, "the old one gives back what it does not hold").await;
-    // A job that waits lacks its key for a reason: no repair gives it back.
+    // A waiting job may lack its key on purpose: no repair restores the key.
     bed.broker.release_key(&bed.queue, &key()).await.unwrap().expect("it was held");
     bed.put_job(job("third", SKIP)).await;
     bed.broker.release_key(&bed.queue, &key()).await.unwrap().expect("it was held");
@@ -221,7 +221,7 @@ pub async fn a_key_is_released_by_hand(bed: Bed) {
     }
 }
 
-/// A worker that is killed, twice: the key goes with the job, and is free when it is buried.
+/// A worker is killed twice: the key stays with the job, and is free when the job is buried.
 pub async fn a_killed_worker_leaks_no_key(bed: Bed) {
     let id = first(&bed, job("first", SKIP)).await;
     for crash in 0..RULE.max_crashes {
@@ -243,8 +243,8 @@ pub async fn a_killed_worker_leaks_no_key(bed: Bed) {
     first(&bed, job("second", SKIP)).await;
 }
 
-/// After a restored backup each key is held by its job, and by no other. A storage that cannot be
-/// backed up is empty then, and no key is held.
+/// After a restored backup, each key is held by its job only. A storage that cannot be backed up is
+/// then empty, and no key is held.
 pub async fn a_restored_backup_knows_who_holds_a_key(bed: Bed) {
     let id = first(&bed, job("first", SKIP)).await;
     let bed = bed.save().await;
@@ -261,7 +261,7 @@ pub async fn a_restored_backup_knows_who_holds_a_key(bed: Bed) {
     assert!(bed.inspector().audit(&bed.queue, THOROUGH).await.unwrap().is_empty());
 }
 
-/// A job that is evicted, or whose record is, leaves no key behind.
+/// If a job or its record is evicted, its key is free.
 pub async fn housekeeping_leaves_no_key_behind(bed: Bed) {
     let mut lane = bed.lane().await;
     for ending in

@@ -1,4 +1,4 @@
-//! Leases: who holds one, how it is renewed, and who loses it.
+//! Leases: their holders, their renewal, and their loss.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub async fn a_heartbeat_renews_the_leases_of_several_lanes(bed: Bed) {
     assert_eq!(bed.stats().await.lanes, 2);
 }
 
-/// Nobody gets an entry by a heartbeat.
+/// A heartbeat of an unknown lane does not register it.
 pub async fn a_heartbeat_of_a_stranger_makes_no_entry(bed: Bed) {
     let name = PartyName::new("0123456789abcdef.0123456789abcdef.99");
     for _ in 0..2 {
@@ -35,7 +35,7 @@ pub async fn a_heartbeat_of_a_stranger_makes_no_entry(bed: Bed) {
     assert_eq!(bed.stats().await.lanes, 0);
 }
 
-/// A broker that lacks the lane's last turns has forgotten it.
+/// A broker without the last turns of a lane has forgotten it.
 pub async fn a_heartbeat_beyond_what_the_broker_knows_is_forgotten(bed: Bed) {
     let mut lane = bed.lane().await;
     lane.claim(0).await;
@@ -46,7 +46,7 @@ pub async fn a_heartbeat_beyond_what_the_broker_knows_is_forgotten(bed: Bed) {
     assert!(bed.broker.extend(&[lane.heartbeat(LONG)]).await[0].is_ok(), "a heartbeat that was overtaken by a turn is fine");
 }
 
-/// Only those whose time is over are overdue, and no more than asked for.
+/// Only lanes with an expired lease are overdue, and at most the requested number is returned.
 pub async fn suspects_are_those_whose_lease_is_over(bed: Bed) {
     let alive = bed.lane().await;
     let dead = [bed.dying_lane().await, bed.dying_lane().await, bed.dying_lane().await];
@@ -60,7 +60,7 @@ pub async fn suspects_are_those_whose_lease_is_over(bed: Bed) {
     assert_eq!(bed.stats().await.lanes, 1, "lanes whose lease is over are not counted");
 }
 
-/// Looking is harmless: a lane that comes back before it is fenced keeps what it holds.
+/// The check changes nothing: a lane that comes back before it is fenced keeps its jobs.
 pub async fn a_late_turn_of_a_lane_that_nobody_fenced_counts(bed: Bed) {
     bed.put(1).await;
     let mut lane = bed.dying_lane().await;
@@ -70,7 +70,7 @@ pub async fn a_late_turn_of_a_lane_that_nobody_fenced_counts(bed: Bed) {
     assert_eq!(bed.counter(Counter::Done).await, 1);
 }
 
-/// The second look fences only what did not move since the first.
+/// The second check fences only lanes that have not changed since the first.
 pub async fn a_lane_that_showed_life_between_the_looks_is_not_fenced(bed: Bed) {
     let (mut by_turn, by_heartbeat) = (bed.dying_lane().await, bed.dying_lane().await);
     let seen = eventually("both leases end", async || {
@@ -85,7 +85,7 @@ pub async fn a_lane_that_showed_life_between_the_looks_is_not_fenced(bed: Bed) {
     by_turn.claim(0).await;
 }
 
-/// A deadline that is not past, or not the stored one, fences nobody.
+/// A deadline that has not passed, or is not the stored one, does not fence a lane.
 pub async fn a_fence_wants_the_exact_deadline_and_its_end(bed: Bed) {
     let lane = bed.dying_lane().await;
     let seen = eventually("its lease ends", async || bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().expired.pop()).await;
@@ -101,7 +101,7 @@ pub async fn a_fence_wants_the_exact_deadline_and_its_end(bed: Bed) {
     assert!(matches!(bed.broker.turn(&lane.next()).await, Err(Error::Forgotten(_))));
 }
 
-/// From the fence on, a lane hears nothing but `Forgotten`, and changes nothing.
+/// After the fence, every request of a lane is answered with `Forgotten` and changes nothing.
 pub async fn a_fenced_lane_is_forgotten_in_every_request(bed: Bed) {
     let ids = bed.put(2).await;
     let mut lane = bed.dying_lane().await;
@@ -120,7 +120,7 @@ pub async fn a_fenced_lane_is_forgotten_in_every_request(bed: Bed) {
     assert_eq!(bed.counter(Counter::Done).await, 0);
 }
 
-/// Lanes of one process have a lease each: one that is fenced takes no other with it.
+/// Each lane of a process has a separate lease. The fence of one does not affect the others.
 pub async fn a_fence_takes_one_lane_not_its_process(bed: Bed) {
     bed.put(2).await;
     let process = ProcessId::random();
@@ -131,7 +131,7 @@ pub async fn a_fence_takes_one_lane_not_its_process(bed: Bed) {
     other.ack(&[kept]).await;
 }
 
-/// The worker of a cancelled job hears of it with its next heartbeat, until it has answered.
+/// The worker of a cancelled job is notified with its next heartbeats, until it has answered.
 pub async fn a_heartbeat_brings_the_cancels(bed: Bed) {
     bed.put(2).await;
     let mut lane = bed.lane().await;
@@ -148,7 +148,7 @@ pub async fn a_heartbeat_brings_the_cancels(bed: Bed) {
     lane.ack(&held[1..]).await;
 }
 
-/// An answer to an earlier delivery of a job is none to a later one.
+/// An answer to an earlier delivery of a job does not count for a later one.
 pub async fn an_answer_to_an_old_delivery_leaves_the_cancel_of_a_newer_one(bed: Bed) {
     bed.put(1).await;
     let mut lane = bed.lane().await;
@@ -163,7 +163,7 @@ pub async fn an_answer_to_an_old_delivery_leaves_the_cancel_of_a_newer_one(bed: 
     }
 }
 
-/// Without turns, a lane lives by its heartbeats alone; without either, by its lease.
+/// Without turns, a lane is kept alive by its heartbeats; without either, until its lease expires.
 pub async fn a_turn_renews_the_lease(bed: Bed) {
     let mut lane = bed.dying_lane().await;
     eventually("its lease ends", async || bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().expired.pop()).await;
@@ -175,7 +175,7 @@ pub async fn a_turn_renews_the_lease(bed: Bed) {
     eventually("the shorter lease ends", async || bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().expired.pop()).await;
 }
 
-/// The number of lanes is told, so that they can share the polling.
+/// The number of lanes is returned, so that they can share the polling.
 pub async fn a_turn_reports_how_many_lanes_there_are(bed: Bed) {
     let mut lane = bed.lane().await;
     let (_other, dead) = (bed.lane().await, bed.dying_lane().await);
@@ -188,12 +188,12 @@ pub async fn a_turn_reports_how_many_lanes_there_are(bed: Bed) {
     assert_eq!(lane.send(&turn).await.lanes, 2, "one is fenced");
 }
 
-/// A deadline further ahead than the lease is long comes of a clock that was put back: the look
-/// tells it apart, with the length.
+/// A deadline that is further ahead than the length of the lease comes from a clock that was set
+/// back. The check returns it separately, with the length.
 pub async fn a_lease_that_ends_later_than_it_can_is_distinguished(bed: Bed) {
     let (alive, lane) = (bed.lane().await, bed.dying_lane().await);
-    // Registered for `SHORT`: what a clock that is put back leaves of a lease that is too long for
-    // it.
+    // Registered for `SHORT`. A lease that is longer than that looks like one after a clock was set
+    // back.
     assert!(bed.broker.extend(&[lane.heartbeat(LONG)]).await[0].is_ok());
     let overdue = bed.broker.overdue(&bed.queue, 0, 10).await.unwrap();
     assert!(overdue.expired.is_empty());
@@ -204,7 +204,8 @@ pub async fn a_lease_that_ends_later_than_it_can_is_distinguished(bed: Bed) {
     assert!(bed.broker.overdue(&bed.queue, 0, 10).await.unwrap().ahead.is_empty(), "a renewal by the clock of now puts it right");
 }
 
-/// More lanes than a look gives have longer leases than the one whose lease ends later than it can.
+/// More lanes than the check returns have longer leases than the one whose lease ends later than
+/// possible.
 pub async fn longer_leases_hide_none_that_ends_later_than_it_can(bed: Bed) {
     let mut alive = Vec::new();
     for _ in 0..4 {
@@ -216,8 +217,8 @@ pub async fn longer_leases_hide_none_that_ends_later_than_it_can(bed: Bed) {
     assert!(ahead.iter().any(|ahead| ahead.lane.name == lane.name), "{ahead:?}");
 }
 
-/// Lanes that live beyond its deadline may hide a lane from the first check: the auditor finds it,
-/// and the check does when its lease ends.
+/// Live lanes with later deadlines may hide a lane from the first check. The auditor finds it, and
+/// the check finds it when its lease ends.
 pub async fn a_lane_behind_a_page_of_longer_leases_is_found(bed: Bed) {
     let mut alive = Vec::new();
     for _ in 0..4 {
@@ -232,8 +233,8 @@ pub async fn a_lane_behind_a_page_of_longer_leases_is_found(bed: Bed) {
     assert_eq!(expired.name, lane.name);
 }
 
-/// A lane whose deadline lies too far ahead is fenced like one whose lease is over, if the deadline
-/// is the one that was seen.
+/// A lane whose deadline is too far ahead is fenced like one with an expired lease, if the deadline
+/// has not changed.
 pub async fn a_lane_whose_lease_ends_later_than_it_can_is_fenced(bed: Bed) {
     bed.put(1).await;
     let mut lane = bed.dying_lane().await;
@@ -250,7 +251,8 @@ pub async fn a_lane_whose_lease_ends_later_than_it_can_is_fenced(bed: Bed) {
     assert!(again.id == held.id && again.claim > held.claim, "the claim number grows, whatever the clock says");
 }
 
-/// The auditor tells a lease that ends later than it can, and cuts it to what a renewal would give.
+/// The auditor finds a lease that ends later than possible, and shortens it to the length of a
+/// renewal.
 pub async fn the_auditor_cuts_a_lease_that_ends_later_than_it_can(bed: Bed) {
     let (_alive, lane) = (bed.lane().await, bed.dying_lane().await);
     assert!(bed.broker.extend(&[lane.heartbeat(LONG)]).await[0].is_ok());

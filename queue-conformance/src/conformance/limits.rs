@@ -1,4 +1,4 @@
-//! Limits on what runs at once: by key, several together, and never leaking.
+//! Concurrency limits: by key, several together, and without leaks.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::Changes as _;
 
-/// The key of a limit for a value; without one that of the queue.
+/// The key of a limit for a value. Without a value, it is the key of the queue.
 pub(super) fn key(limit: &str, value: &str) -> LimitKey {
     LimitKey::of(limit, value.as_bytes())
 }
@@ -30,7 +30,7 @@ pub(super) fn limited(group: &str, keys: &[LimitKey]) -> NewJob {
     job
 }
 
-/// Stores so many jobs that are subject to one limit. Gives their ids.
+/// Stores `jobs` jobs that are subject to these limits. Returns their ids.
 pub(super) async fn put(bed: &Bed, group: &str, keys: &[LimitKey], jobs: usize) -> Vec<JobId> {
     let jobs: Vec<NewJob> = (0..jobs).map(|_| limited(group, keys)).collect();
     let ids = jobs.iter().map(|job| job.id.clone()).collect();
@@ -50,7 +50,7 @@ async fn held(bed: &Bed, key: LimitKey) -> u64 {
     bed.inspector().limits_of(&bed.queue, &[key]).await.expect("a key can be looked at")[0].held
 }
 
-/// Claims until nothing more is said to be ready.
+/// Claims until the answer reports no more ready jobs.
 pub(super) async fn claim_all(lane: &mut Lane, most: usize) -> Vec<Delivery> {
     let mut claimed = Vec::new();
     while claimed.len() < most {
@@ -64,7 +64,8 @@ pub(super) async fn claim_all(lane: &mut Lane, most: usize) -> Vec<Delivery> {
     claimed
 }
 
-/// Of each key run as many as its limit allows, over all workers; what ends makes room.
+/// The number of running jobs of each key is at most its limit, over all workers. A job that ends
+/// makes room.
 pub async fn a_limit_holds_for_each_key(bed: Bed) {
     concurrency(&bed, "stripe", 2).await;
     let (a, b) = (key("stripe", "a"), key("stripe", "b"));
@@ -84,7 +85,7 @@ pub async fn a_limit_holds_for_each_key(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Groups that wait for a limit are paused: when a slot is free, the one behind them that is not
+/// Groups that wait for a limit are paused. When a slot is free, the first group that is not paused
 /// gets it at once.
 pub async fn groups_that_may_not_be_served_keep_no_slot_from_others(bed: Bed) {
     const PAUSED: usize = 150;
@@ -128,7 +129,7 @@ pub async fn each_key_of_a_limit_is_examined_when_that_changes(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job that waits for its limit holds up nobody else, of whatever priority.
+/// A job that waits for its limit does not block other jobs of any priority.
 pub async fn a_job_that_waits_for_a_limit_is_passed(bed: Bed) {
     concurrency(&bed, "stripe", 0).await;
     let mut waits = limited("", &[key("stripe", "")]);
@@ -146,8 +147,8 @@ pub async fn a_job_that_waits_for_a_limit_is_passed(bed: Bed) {
     assert_eq!(claim_all(&mut lane, 10).await.len(), 2);
 }
 
-/// Among jobs without a group priority decides, whether they have limits or not; of equal priority
-/// neither kind starves the other.
+/// Among jobs without a group, the priority decides, whether they have limits or not. At equal
+/// priority, neither kind starves the other.
 pub async fn priority_decides_among_plain_jobs_with_limits_and_without(bed: Bed) {
     concurrency(&bed, "stripe", 100).await;
     let mut jobs = Vec::new();
@@ -172,8 +173,8 @@ pub async fn priority_decides_among_plain_jobs_with_limits_and_without(bed: Bed)
     assert!((20..=40).contains(&of_them), "{of_them}");
 }
 
-/// Jobs that were cancelled while they were ready, one or many, leave their starts to jobs with
-/// limits of the same priority, and none to jobs of a lower one.
+/// If ready jobs are cancelled, jobs with limits of the same priority get their starts, and jobs of
+/// a lower priority do not.
 pub async fn a_cancelled_job_leaves_its_start_to_no_lower_priority(bed: Bed) {
     concurrency(&bed, "stripe", 100).await;
     let mut lane = bed.lane().await;
@@ -194,7 +195,7 @@ pub async fn priority_decides_among_jobs_that_wait_for_a_limit(bed: Bed) {
     let other = key("other", "");
     concurrency(&bed, "api", 1).await;
     concurrency(&bed, "other", 9).await;
-    // One job each may start, and no other until all of them wait.
+    // One job of each may start, and no other one until all of them wait.
     let rates = ["slow", "slower"];
     for limit in rates {
         set(&bed, limit, |rule| (rule.rate, rule.burst) = ("1/1h".parse().ok(), Some(1))).await;
@@ -253,8 +254,8 @@ pub async fn jobs_with_limits_and_without_start_in_turn_one_by_one(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Jobs with limits and without a group are one more group that takes turns, also where each claim
-/// takes one job.
+/// Jobs with limits and without a group count as one more group in the rotation, even with claims
+/// of one job.
 pub async fn groups_take_turns_with_plain_jobs_that_have_limits(bed: Bed) {
     concurrency(&bed, "stripe", 100).await;
     groups::rule(&bed, &RuleOf::Plain, |rule| rule.weight = Some(1)).await;
@@ -281,8 +282,8 @@ pub async fn plain_jobs_with_limits_count_for_their_share(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Several limits are all asked before a job is taken: no slot of one is held while another is
-/// waited for.
+/// All of several limits are checked before a job is claimed. No slot of one is held during the
+/// wait for another.
 pub async fn of_several_limits_all_or_none_are_taken(bed: Bed) {
     concurrency(&bed, "all", 2).await;
     concurrency(&bed, "stripe", 1).await;
@@ -305,7 +306,7 @@ pub async fn of_several_limits_all_or_none_are_taken(bed: Bed) {
     assert_eq!((bed.stats().await.jobs(), held(&bed, all).await), (0, 0));
 }
 
-/// Whatever ends a run gives the slot back, and a job that comes back takes it anew.
+/// Every end of a run releases the slot, and a job that comes back takes a new one.
 pub async fn a_slot_goes_with_the_run_whatever_ends_it(bed: Bed) {
     concurrency(&bed, "stripe", 1).await;
     let of = key("stripe", "a");
@@ -339,8 +340,7 @@ pub async fn a_slot_goes_with_the_run_whatever_ends_it(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A person's cancel of a job that runs frees its slot; one of a job that waits leaves nothing
-/// behind.
+/// The cancel of a running job frees its slot. The cancel of a waiting one leaves nothing.
 pub async fn a_cancelled_job_leaves_no_slot(bed: Bed) {
     concurrency(&bed, "stripe", 1).await;
     let of = key("stripe", "a");
@@ -353,7 +353,7 @@ pub async fn a_cancelled_job_leaves_no_slot(bed: Bed) {
     let claimed = claim_all(&mut lane, 5).await;
     assert_eq!(claimed.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), [&ids[2]]);
     sound(&bed).await;
-    // The one that comes back is subject to its limit again.
+    // A requeued job is subject to its limit again.
     bed.broker.requeue(&bed.queue, &ids[1..2]).await.expect("it is requeued");
     assert!(claim_all(&mut lane, 5).await.is_empty());
     assert_eq!(bed.show(&ids[1]).await.expect("it is there").limits, [of]);
@@ -362,8 +362,8 @@ pub async fn a_cancelled_job_leaves_no_slot(bed: Bed) {
     sound(&bed).await;
 }
 
-/// The slots of a worker that died are free when its jobs are taken back: they go to the others,
-/// and a job that comes back takes its own.
+/// The slots of a crashed worker are free when its jobs are reclaimed. Other jobs get them, and a
+/// job that comes back takes a new one.
 pub async fn slots_of_a_dead_worker_are_free_again(bed: Bed) {
     concurrency(&bed, "stripe", 2).await;
     let of = key("stripe", "a");
@@ -384,7 +384,7 @@ pub async fn slots_of_a_dead_worker_are_free_again(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Suspects are subject to their limits like all others.
+/// Suspects are subject to their limits like all other jobs.
 pub async fn a_suspect_waits_for_its_limit(bed: Bed) {
     concurrency(&bed, "stripe", 1).await;
     let of = key("stripe", "a");
@@ -407,8 +407,8 @@ pub async fn a_suspect_waits_for_its_limit(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A change holds from the next claim on: more, fewer, none. What runs goes on, and a limit that is
-/// removed takes no job with it.
+/// A changed limit applies from the next claim on: more, fewer, or none. Running jobs continue, and
+/// the removal of a limit removes no job.
 pub async fn a_limit_is_changed_while_jobs_wait(bed: Bed) {
     concurrency(&bed, "stripe", 1).await;
     let of = key("stripe", "a");
@@ -432,7 +432,8 @@ pub async fn a_limit_is_changed_while_jobs_wait(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Whoever changes a limit has read it; a change that is sent again has succeeded.
+/// A change of a limit is compared with the version that was read. A change that is sent again
+/// succeeds.
 pub async fn a_change_of_a_limit_is_compared(bed: Bed) {
     let mut record = LimitRecord::new("stripe");
     let mut rule = LimitRule::new();
@@ -449,7 +450,7 @@ pub async fn a_change_of_a_limit_is_compared(bed: Bed) {
     assert!(refused.to_string().starts_with("burst `2`"), "{refused}");
 }
 
-/// Groups that share a limit are served in rotation by it, however many jobs each has.
+/// Groups that share a limit are served in rotation, however many jobs each has.
 pub async fn groups_that_share_a_limit_are_served_in_turn(bed: Bed) {
     concurrency(&bed, "all", 1).await;
     put(&bed, "a", &[key("all", "")], 20).await;
@@ -497,8 +498,8 @@ pub async fn a_job_that_comes_later_overtakes_none_that_waits(bed: Bed) {
     }
 }
 
-/// A claim takes a bounded number of bytes. Jobs that it has no room for keep their places before
-/// those that wait for the same limit, although more may start than a claim takes.
+/// A claim takes a bounded number of bytes. Jobs that do not fit keep their positions before those
+/// that wait for the same limit. More jobs may start than a claim takes.
 pub async fn a_job_that_a_claim_has_no_room_for_keeps_its_place(bed: Bed) {
     const SLOTS: usize = 8;
     concurrency(&bed, "all", u32::try_from(SLOTS).expect("it is small")).await;
@@ -525,8 +526,8 @@ pub async fn a_job_that_a_claim_has_no_room_for_keeps_its_place(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job that waits for a limit, and for another one when that has room, gives its start to the next
-/// one that waits, and not to a later one of a lower priority.
+/// A job waits for one limit and then for another. Its start goes to the next waiting job, and not
+/// to a later one of a lower priority.
 pub async fn a_start_that_a_job_cannot_use_goes_to_the_next_that_waits(bed: Bed) {
     concurrency(&bed, "api", 1).await;
     concurrency(&bed, "other", 1).await;
@@ -599,7 +600,7 @@ pub async fn jobs_that_one_claim_leaves_waiting_start_in_its_order(bed: Bed) {
     }
 }
 
-/// A tenant with many accounts has one turn, not one for each.
+/// A tenant with many accounts has one turn in the rotation, and not one for each account.
 pub async fn a_group_with_many_keys_has_one_turn(bed: Bed) {
     concurrency(&bed, "account", 1).await;
     for n in 0..20 {
@@ -616,7 +617,7 @@ pub async fn a_group_with_many_keys_has_one_turn(bed: Bed) {
     sound(&bed).await;
 }
 
-/// The holder of an ordered group's line waits for its limit, and nobody passes it.
+/// The holder of an ordered group's line waits for its limit, and no job overtakes it.
 pub async fn an_ordered_group_waits_for_the_limit_of_its_holder(bed: Bed) {
     concurrency(&bed, "stripe", 1).await;
     order(&bed, "a", GroupOrder::Ordered).await;
@@ -643,8 +644,8 @@ pub async fn an_ordered_group_waits_for_the_limit_of_its_holder(bed: Bed) {
     assert_eq!(name("a").as_str(), "a");
 }
 
-/// While the first job of an ordered group waits for its limit, the group has nothing to start, and
-/// workers are not told to ask again.
+/// While the first job of an ordered group waits for its limit, the group has no job to start, and
+/// workers are not asked to claim again.
 pub async fn an_ordered_group_whose_first_job_waits_has_no_more(bed: Bed) {
     concurrency(&bed, "stripe", 1).await;
     order(&bed, "a", GroupOrder::Ordered).await;
@@ -665,12 +666,11 @@ pub async fn an_ordered_group_whose_first_job_waits_has_no_more(bed: Bed) {
     sound(&bed).await;
 }
 
-/// The jobs of an ordered group run in the order in which they came, of whatever keys of a limit
-/// they are.
+/// The jobs of an ordered group run in their order, whatever keys of a limit they have.
 pub async fn an_ordered_group_keeps_its_order_over_many_keys(bed: Bed) {
     concurrency(&bed, "stripe", 1).await;
     order(&bed, "a", GroupOrder::Ordered).await;
-    // What comes first is behind a thousand others in the order of keys.
+    // The first job is after a thousand others in the order of keys.
     let mut keys: Vec<LimitKey> = (0..1_030).map(|n| key("stripe", &n.to_string())).collect();
     keys.sort_unstable();
     keys.reverse();
@@ -688,8 +688,8 @@ pub async fn an_ordered_group_keeps_its_order_over_many_keys(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job of a group that is replaced by one of another priority leaves nothing at the priority that
-/// it had: its group is gone once it has ended.
+/// A job of a group that is replaced by one of another priority leaves nothing at its old priority.
+/// Its group is removed once it has ended.
 pub async fn a_job_that_is_replaced_leaves_nothing_at_its_old_priority(bed: Bed) {
     concurrency(&bed, "stripe", 1).await;
     let of = |payload: &str, priority| {
@@ -709,7 +709,8 @@ pub async fn a_job_that_is_replaced_leaves_nothing_at_its_old_priority(bed: Bed)
     sound(&bed).await;
 }
 
-/// Many kinds of jobs that wait for one limit are let in one for one slot, and none is forgotten.
+/// Many kinds of jobs that wait for one limit start one by one for each slot, and none is
+/// forgotten.
 pub async fn many_that_wait_for_one_limit_are_let_in_one_by_one(bed: Bed) {
     concurrency(&bed, "all", 3).await;
     concurrency(&bed, "account", 1).await;
@@ -731,7 +732,7 @@ pub async fn many_that_wait_for_one_limit_are_let_in_one_by_one(bed: Bed) {
     sound(&bed).await;
 }
 
-/// What waits for its time, or is held for a key, is subject to its limits when it is ready.
+/// A scheduled job, or one that is held for a key, is subject to its limits when it is ready.
 pub async fn a_job_that_comes_later_is_subject_to_its_limits(bed: Bed) {
     concurrency(&bed, "stripe", 1).await;
     let of = key("stripe", "a");
@@ -755,8 +756,8 @@ pub async fn a_job_that_comes_later_is_subject_to_its_limits(bed: Bed) {
     }
 }
 
-/// The slots and the rate of a key are told apart, an ordered group that is closed says both, and
-/// what is closed waits for no holder.
+/// The reasons for the slots and for the rate of a key are separate. A closed ordered group reports
+/// both. A closed key has no holder.
 pub async fn each_reason_that_holds_is_reported(bed: Bed) {
     let reasons = async |id: &JobId| {
         let job =
@@ -789,7 +790,7 @@ pub async fn each_reason_that_holds_is_reported(bed: Bed) {
     assert!(names(&told)[0] == "limit_full" && told[0].holders().is_empty(), "the end of the one that runs opens nothing: {told:?}");
 }
 
-/// The holders of a key are named, and so is who waits for it.
+/// The holders of a key are reported, and so are the jobs that wait for it.
 pub async fn a_key_reports_who_holds_it_and_who_waits(bed: Bed) {
     concurrency(&bed, "stripe", 2).await;
     let (a, b) = (key("stripe", "a"), key("stripe", "b"));

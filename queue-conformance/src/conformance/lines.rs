@@ -1,5 +1,5 @@
-//! Ordered groups: the job that blocks the group line, and until when. And what else stands in the
-//! line of a group: suspects, parked jobs, jobs with a key.
+//! Ordered groups: the job that blocks the group line, and the end of the block. Also other jobs in
+//! the line of a group: suspects, parked jobs, jobs with a key.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::Changes as _;
 
-/// A turn of a process that runs a suspect already.
+/// A turn of a process that already runs a suspect.
 fn without_suspect(lane: &Lane, claim: usize) -> Turn {
     let mut turn = lane.next().claim(claim);
     turn.suspect = false;
@@ -39,8 +39,8 @@ pub async fn an_ordered_group_runs_one_job_at_a_time(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job that waits for its retry or its snooze blocks the group line, and comes back before all
-/// others, whatever their priority.
+/// A job that waits for its retry or its snooze blocks the group line. It comes back before all
+/// other jobs of any priority.
 pub async fn a_job_that_waits_for_its_retry_blocks_the_group_line(bed: Bed) {
     order(&bed, "a", GroupOrder::Ordered).await;
     let ids = put(&bed, "a", 2).await;
@@ -68,7 +68,7 @@ pub async fn a_job_that_waits_for_its_retry_blocks_the_group_line(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Its end frees the line, whatever end that is.
+/// Every end of the job frees the line.
 pub async fn the_end_of_a_job_frees_the_line(bed: Bed) {
     order(&bed, "a", GroupOrder::Ordered).await;
     let endings = [
@@ -88,7 +88,7 @@ pub async fn the_end_of_a_job_frees_the_line(bed: Bed) {
         assert!(lane.end(&delivery, ending).await);
         sound(&bed).await;
     }
-    // A person ends it: while it waits, while it runs, and for good.
+    // An operator ends it: while it waits, while it runs, and permanently.
     let delivery = lane.claim_one().await;
     assert!(lane.end(&delivery, nack(LONG)).await);
     bed.broker.cancel(&bed.queue, &[delivery.id]).await.unwrap();
@@ -120,8 +120,8 @@ pub async fn a_job_with_limits_blocks_the_group_line(bed: Bed) {
     }
 }
 
-/// Where failures are skipped, the next job passes, and the one that failed comes back to the head.
-/// A job that failed under another rule blocks the group line no longer.
+/// If failures are skipped, the next job starts, and the failed one comes back to the head. A job
+/// that failed under another rule no longer blocks the group line.
 pub async fn a_job_that_waits_for_its_retry_lets_the_next_pass_if_asked(bed: Bed) {
     order(&bed, "a", GroupOrder::Ordered).await;
     let ids = put(&bed, "a", 4).await;
@@ -143,8 +143,8 @@ pub async fn a_job_that_waits_for_its_retry_lets_the_next_pass_if_asked(bed: Bed
     sound(&bed).await;
 }
 
-/// A job whose worker died is a suspect, and stands in the line of its group: within its cap, and
-/// in its order.
+/// A job of a crashed worker is a suspect in the line of its group, within its cap and in its
+/// order.
 pub async fn a_suspect_waits_for_its_group(bed: Bed) {
     cap(&bed, "a", 1).await;
     let ids = put(&bed, "a", 3).await;
@@ -175,8 +175,8 @@ pub async fn a_suspect_waits_for_its_group(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A suspect that blocks the line of an ordered group is served before the others, and a worker
-/// that may run none gets nothing of the group.
+/// A suspect that blocks the line of an ordered group is served before the others. A worker that
+/// may not run a suspect gets no job of the group.
 pub async fn a_suspect_blocks_the_group_line(bed: Bed) {
     order(&bed, "a", GroupOrder::Ordered).await;
     let ids = put(&bed, "a", 2).await;
@@ -196,7 +196,7 @@ pub async fn a_suspect_blocks_the_group_line(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A parked job whose task is known now waits until its group is served.
+/// A parked job whose task is now known waits until its group is served.
 pub async fn a_parked_job_waits_for_its_group(bed: Bed) {
     cap(&bed, "a", 1).await;
     let ids = put(&bed, "a", 2).await;
@@ -225,8 +225,8 @@ fn keyed(on_conflict: OnConflict) -> NewJob {
     job
 }
 
-/// A job with a key and a group: a second one is answered as ever, and the one that is held for it
-/// comes into the line of its group.
+/// A job with a key and a group: a second one is answered as without a group. The held job is added
+/// to the line of its group.
 pub async fn a_job_with_a_key_stands_in_the_line_of_its_group(bed: Bed) {
     cap(&bed, "a", 1).await;
     let first = keyed(OnConflict::BufferOne);
@@ -247,8 +247,8 @@ pub async fn a_job_with_a_key_stands_in_the_line_of_its_group(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A replayed turn gives the same jobs of groups again, and charges no group twice; a replayed
-/// enqueue stores nothing.
+/// A replayed turn returns the same jobs of groups, and counts no group twice. A replayed enqueue
+/// stores nothing.
 pub async fn a_replay_takes_no_second_slot(bed: Bed) {
     cap(&bed, "a", 2).await;
     group_rule(&bed, "b", |rule| rule.max_size = Some(1)).await;

@@ -1,4 +1,4 @@
-//! What lists tell of jobs, and what is done to all that match.
+//! The contents of lists of jobs, and changes of all matching jobs.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::Changes as _;
 
-/// A listing shows why jobs have failed, and stays small.
+/// A list has the reasons of failures, but no large values.
 pub async fn a_list_reports_the_last_failure_and_no_result(bed: Bed) {
     let mut lane = bed.lane().await;
     let failing = bed.put(1).await.remove(0);
@@ -41,7 +41,7 @@ pub async fn a_list_reports_the_last_failure_and_no_result(bed: Bed) {
     assert_eq!((done.result, dead.failures.len()), (Some(vec![7]), 2), "a job alone tells all");
 }
 
-/// Its receipt says it, on every broker.
+/// The receipt of a running job has this data, on every broker.
 pub async fn a_running_job_reports_who_runs_it_and_since_when(bed: Bed) {
     let process = ProcessId::random();
     let mut lane = bed.lane_of(process, LONG).await;
@@ -58,7 +58,7 @@ pub async fn a_running_job_reports_who_runs_it_and_since_when(bed: Bed) {
     assert_eq!(inspector.show(&address).await.unwrap().running, None);
 }
 
-/// Jobs with limits are listed by priority, and behind them those whose process died.
+/// Jobs with limits are listed by priority, followed by suspects.
 pub async fn jobs_with_limits_are_listed_by_priority(bed: Bed) {
     let keys = [key("stripe", "")];
     let crashed = put(&bed, "", &keys, 1).await.remove(0);
@@ -79,7 +79,7 @@ pub async fn jobs_with_limits_are_listed_by_priority(bed: Bed) {
     assert_eq!(last.jobs.into_iter().map(|job| job.id).collect::<Vec<_>>(), listed[2..]);
 }
 
-/// Page by page, whatever stays.
+/// Jobs are changed page by page, however many stay.
 pub async fn jobs_that_match_are_changed_and_no_others(bed: Bed) {
     let ids = bed.put(1200).await;
     let marked: Vec<JobId> = (0..3).map(|n| JobId::given(&format!("marked-{n}")).unwrap()).collect();
@@ -95,8 +95,8 @@ pub async fn jobs_that_match_are_changed_and_no_others(bed: Bed) {
     assert!(left.next().await.unwrap().is_none(), "no more than was asked for");
 }
 
-/// Pages fit together in every state, whichever jobs have one time, priority or task, and the last
-/// page is the end of them.
+/// Pages are consecutive in every state, even if jobs share a time, priority or task. The last page
+/// is the end of the list.
 pub async fn pages_fit_together_in_every_state(bed: Bed) {
     const JOBS: usize = 23;
     let mut lane = bed.lane().await;
@@ -122,7 +122,7 @@ pub async fn pages_fit_together_in_every_state(bed: Bed) {
         let turn = lane.next().finish(finishes);
         assert!(lane.send(&turn).await.stale.is_empty());
     }
-    // Half of the scheduled ones are due at the same time.
+    // Half of the scheduled jobs are due at the same time.
     let due = |n: usize| {
         let mut job = job(n);
         job.due = Due::AtMs(now + 600_000 + if n.is_multiple_of(2) { 0 } else { n as i64 });
@@ -158,8 +158,8 @@ pub async fn pages_fit_together_in_every_state(bed: Bed) {
     }
 }
 
-/// Pages of held jobs fit together in the order in which they are due. One that is held no more is
-/// on none.
+/// Pages of held jobs are consecutive in the order of their due times. A job that is no longer held
+/// is on no page.
 pub async fn held_jobs_are_listed_as_they_are_due(bed: Bed) {
     const JOBS: usize = 12;
     let mut lane = bed.lane().await;

@@ -1,5 +1,4 @@
-//! One suite for every broker: plain async functions over a [`Bed`], one per behaviour that the
-//! conformance asks for.
+//! One suite for every broker: plain async functions with a [`Bed`], one per required behavior.
 //!
 //! `conformance!(on_sqlite_file, SqliteFile::new)` generates a module `on_sqlite_file` with a
 //! `#[test]` per case.
@@ -59,7 +58,7 @@ use crate::patience::wait;
 
 pub use self::bed::{Bed, Lane, Producer, Storage, ack, envelope, eventually, finish, nack};
 
-/// A case, as [`run`] takes it.
+/// A case, as a parameter of [`run`].
 pub type Case = fn(Bed) -> Pin<Box<dyn Future<Output = ()>>>;
 
 /// Runs one case on a new storage.
@@ -70,14 +69,14 @@ pub fn run(storage: fn() -> Box<dyn Storage>, case: Case) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be started");
     runtime.block_on(async {
         let bed = Bed::new(storage()).await;
-        // A case has waits of its own, which know better what has not happened.
+        // A case has its own waits, whose messages are more specific.
         wait("the case to end").times(3).end_of(case(bed)).await;
     });
 }
 
 /// Generates the suite for a broker: a module of this name with one test per case.
 ///
-/// The second argument makes a [`Storage`](crate::conformance::Storage), fresh for each case.
+/// The second argument creates a new [`Storage`](crate::conformance::Storage) for each case.
 #[macro_export]
 macro_rules! conformance {
     ($name:ident, $storage:expr) => {
@@ -110,8 +109,8 @@ macro_rules! __conformance_module {
 
 macro_rules! boxed_cases {
     (all, $($group:ident: $($case:ident)*;)*) => {
-        /// Every case as a [`Case`]: its future is compiled here, once, and not in each program
-        /// that runs the suite.
+        /// Every case as a [`Case`]. Its future is compiled once here, and not in each program that
+        /// runs the suite.
         #[doc(hidden)]
         pub mod __boxed {
             $(pub mod $group {

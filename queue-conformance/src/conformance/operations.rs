@@ -1,5 +1,5 @@
-//! Operations: what people do to all jobs of a queue that match, in steps. A step is carried out
-//! once, by one runner, and the next runner goes on where it was.
+//! Operations: changes of all matching jobs of a queue, in steps. One runner executes a step once,
+//! and the next runner continues from there.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -35,7 +35,7 @@ pub(super) async fn run(bed: &Bed, operation: &Operation) -> Operation {
     run.operation().clone()
 }
 
-/// From its start to its end: how many were changed, skipped, and could not be changed.
+/// Runs an operation, and returns the numbers of changed, skipped and failed jobs.
 pub(super) async fn counts(bed: &Bed, new: NewOperation) -> (u64, u64, u64) {
     let operation = run(bed, &start(bed, &new).await).await;
     assert_eq!(operation.state, OperationState::Completed);
@@ -81,7 +81,7 @@ pub(super) fn of_time(at_ms: i64) -> queue_core::broker::NewJob {
     queue_core::broker::NewJob::new(JobId::make(), envelope.encode().expect("it is small"))
 }
 
-/// Those that match are changed, and all are counted. Who started it, and why, is kept.
+/// The matching jobs are changed, and all are counted. The operator and the reason are kept.
 pub async fn an_operation_changes_what_matches_and_reports_how_many(bed: Bed) {
     for id in ["mine-1", "mine-2", "other"] {
         bed.put_given(id, "x").await;
@@ -103,7 +103,7 @@ pub async fn an_operation_changes_what_matches_and_reports_how_many(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Each verb, in more jobs than a page and a step have.
+/// Each action, with more jobs than a page and a step have.
 pub async fn each_kind_of_operation_changes_all_that_it_applies_to(bed: Bed) {
     let many = 700;
     bed.put(many).await;
@@ -131,7 +131,7 @@ pub async fn each_kind_of_operation_changes_all_that_it_applies_to(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A queue has one at a time. The one that was started is told.
+/// A queue has one operation at a time. The running one is returned.
 pub async fn a_second_operation_is_refused(bed: Bed) {
     bed.put(1).await;
     assert!(is_done(&begun(&bed, "one", OperationKind::Cancel).await));
@@ -168,8 +168,8 @@ pub async fn a_step_that_is_sent_again_changes_nothing(bed: Bed) {
     assert_eq!((second.step, second.changed), (2, 2));
 }
 
-/// A runner from which another one has taken over changes nothing. While its last step is young,
-/// only who insists takes over.
+/// A runner that was replaced changes nothing. While its last step is recent, only an explicit
+/// takeover replaces it.
 pub async fn a_runner_that_was_taken_over_changes_nothing(bed: Bed) {
     let ids = bed.put(1).await;
     begun(&bed, "one", OperationKind::Cancel).await;
@@ -195,7 +195,7 @@ pub async fn a_runner_that_was_taken_over_changes_nothing(bed: Bed) {
     assert_eq!(bed.state(&ids[0]).await, Some(JobState::Cancelled));
 }
 
-/// One that nobody runs is taken by who comes first, and goes on from where it is.
+/// An abandoned operation is continued by the first runner that takes it over.
 pub async fn an_operation_goes_on_with_the_next_runner(bed: Bed) {
     bed.put(900).await;
     let new = NewOperation::new(OperationKind::Cancel, filter("state=ready")).detached();
@@ -220,7 +220,7 @@ pub async fn an_operation_goes_on_with_the_next_runner(bed: Bed) {
     assert_eq!((second.operation().changed, second.operation().state), (900, OperationState::Completed));
 }
 
-/// One that somebody else has started has a runner already, also before its first step.
+/// An operation has the runner that has started it, even before its first step.
 pub async fn an_operation_is_run_by_the_one_who_has_started_it(bed: Bed) {
     bed.put(3).await;
     let started = start(&bed, &NewOperation::new(OperationKind::Cancel, filter("state=ready"))).await;
@@ -230,7 +230,7 @@ pub async fn an_operation_is_run_by_the_one_who_has_started_it(bed: Bed) {
     assert_eq!((other.operation().changed, run(&bed, &started).await.changed), (0, 3));
 }
 
-/// It stays as far as it is.
+/// A stopped operation does not continue.
 pub async fn an_operation_that_was_stopped_takes_no_step(bed: Bed) {
     bed.put(900).await;
     let started = start(&bed, &NewOperation::new(OperationKind::Delete, filter("state=ready"))).await;
@@ -245,7 +245,7 @@ pub async fn an_operation_that_was_stopped_takes_no_step(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Jobs that were enqueued, or have ended, after it was started are not concerned.
+/// Jobs that were enqueued or have ended after its start are not affected.
 pub async fn an_operation_concerns_jobs_that_were_there_before(bed: Bed) {
     bed.producer().await.stored(vec![of_time(1)]).await;
     let mut lane = bed.lane().await;
@@ -265,8 +265,8 @@ pub async fn an_operation_concerns_jobs_that_were_there_before(bed: Bed) {
     assert_eq!(bed.state(&dies.id).await, Some(JobState::Dead));
 }
 
-/// Between a look at a job and the step it may have started or ended, and another job may have its
-/// id: such a job stays as it is.
+/// Between the read of a job and the step, the job may start or end, and another job may get its
+/// id. Such a job is not changed.
 pub async fn a_job_that_has_changed_since_it_was_read_stays(bed: Bed) {
     let ids = bed.put(3).await;
     let given = JobId::given("mine").expect("it is an id");
@@ -292,7 +292,7 @@ pub async fn a_job_that_has_changed_since_it_was_read_stays(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job that cannot come back, as another one has its key, is counted.
+/// A job that cannot come back, because another one has its key, is counted.
 pub async fn a_job_whose_key_is_held_stays_as_it_is(bed: Bed) {
     let mut lane = bed.lane().await;
     let (dead, delivery) = running(&bed, &mut lane, SKIP).await;
@@ -307,7 +307,7 @@ pub async fn a_job_whose_key_is_held_stays_as_it_is(bed: Bed) {
     assert_eq!(bed.state(&dead).await, Some(JobState::Dead));
 }
 
-/// The last ones are kept, and the one that is under way.
+/// The last operations and the running one are kept.
 pub async fn the_history_of_operations_is_bounded(bed: Bed) {
     for n in 0..OPERATIONS_KEPT + 5 {
         let id = format!("{n:03}");
@@ -319,8 +319,8 @@ pub async fn the_history_of_operations_is_bounded(bed: Bed) {
     assert_eq!((kept.len(), kept.into_iter().collect()), (OPERATIONS_KEPT, last));
 }
 
-/// A walk meets every job that stays, although others are claimed, come, and change their places
-/// meanwhile.
+/// A walk finds every job that does not move, although others are claimed, are enqueued, or move in
+/// the meantime.
 pub async fn a_walk_meets_every_job_that_stays(bed: Bed) {
     let ids = bed.put(1200).await;
     let mut producer = Producer::on(&bed.broker, &bed.queue).await;
@@ -352,7 +352,7 @@ pub async fn a_walk_meets_every_job_that_stays(bed: Bed) {
     assert!(nothing.jobs.is_empty() && nothing.next.is_none());
 }
 
-/// Each state is walked through by itself.
+/// Each state has a separate walk.
 pub async fn a_walk_meets_the_jobs_of_each_state(bed: Bed) {
     let mut lane = bed.lane().await;
     let (_, _running) = running(&bed, &mut lane, BUFFER).await;
@@ -380,8 +380,8 @@ pub async fn a_walk_meets_the_jobs_of_each_state(bed: Bed) {
     assert!(bed.broker.scan(&strange).await.is_err());
 }
 
-/// After a restored backup an operation goes on from what is stored there. Whatever it has changed
-/// since is changed again.
+/// After a restored backup, an operation continues from its stored position. Later changes are made
+/// again.
 pub async fn an_operation_goes_on_after_a_restored_backup(bed: Bed) {
     bed.put(900).await;
     let started = start(&bed, &NewOperation::new(OperationKind::Cancel, filter("state=ready"))).await;
@@ -405,7 +405,7 @@ pub async fn an_operation_goes_on_after_a_restored_backup(bed: Bed) {
     sound(&bed).await;
 }
 
-/// What cannot be is refused, and nothing is stored of it.
+/// An invalid operation is refused, and nothing is stored.
 pub async fn an_operation_outside_its_bounds_is_refused(bed: Bed) {
     let refused = async |deed: OperationDeed| bed.broker.operate(&Operate::new(bed.queue.clone(), "one", deed)).await.is_err();
     let runner: Arc<str> = "one".into();
