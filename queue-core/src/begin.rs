@@ -16,7 +16,7 @@ pub enum Begin {
 }
 
 impl Begin {
-    /// As it is stored: `now`, `start`, or the milliseconds.
+    /// The stored form: `now`, `start`, or the milliseconds.
     pub fn stored(&self) -> String {
         match self {
             Begin::Now => "now".to_owned(),
@@ -55,7 +55,7 @@ pub enum Unknown {
 }
 
 impl Unknown {
-    /// As it is stored: `park` or `skip`.
+    /// The stored form: `park` or `skip`.
     pub fn name(self) -> &'static str {
         match self {
             Unknown::Park => "park",

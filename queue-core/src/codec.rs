@@ -49,10 +49,10 @@ pub struct ParamDef {
 /// Why a value cannot be encoded or decoded.
 #[derive(Debug)]
 pub(crate) struct Problem {
-    /// Where in the value: `.lines[2].price`.
+    /// The path in the value: `.lines[2].price`.
     pub(crate) path: String,
     pub(crate) message: String,
-    /// Whether it is of the whole value, and not of a place in it.
+    /// Whether the problem concerns the whole value, and not a place in it.
     is_whole: bool,
 }
 

@@ -237,7 +237,7 @@ impl LeaseClock {
         self.0.store(u64::try_from(until.saturating_duration_since(*EPOCH).as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Whether it ends later than now. One that was never set has ended.
+    /// Whether the lease ends later than now. A lease that was never set has ended.
     pub fn is_valid(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0 && self.until() > Instant::now()
     }

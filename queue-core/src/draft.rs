@@ -112,8 +112,8 @@ impl<'a> Draft<'a> {
         Draft { task, queue, priority, payload_size, options }
     }
 
-    /// The error of a middleware that refuses this job, with its own words or the error that it
-    /// met.
+    /// The error of a middleware that refuses this job, with the middleware's message or the error
+    /// that it met.
     ///
     /// ```
     /// use queue_core::{Draft, Middleware};
@@ -300,7 +300,7 @@ pub(crate) struct EnqueueStack {
 }
 
 impl EnqueueStack {
-    /// None yet, for the clients of a broker with this clock.
+    /// An empty stack, for the clients of a broker with this clock.
     pub(crate) fn by(clock: Clock) -> Self {
         EnqueueStack { each: Vec::new(), clock }
     }

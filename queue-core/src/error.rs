@@ -86,7 +86,7 @@ pub enum Error {
     /// Stored bytes that have another form.
     #[error("cannot decode {what}: {problem}")]
     Decode {
-        /// Which bytes.
+        /// The kind of bytes.
         what: String,
         /// The problem.
         problem: String,
@@ -375,13 +375,13 @@ impl Error {
         matches!(self, Error::Unavailable { cause: Some(cause), .. } if cause.is::<Unreachable>())
     }
 
-    /// The same as a test has asked for it: nothing waits for it to pass.
+    /// The same error, marked as requested by a test: a producer does not retry it.
     #[doc(hidden)]
     pub fn injected(self) -> Self {
         self.caused_by(Injected)
     }
 
-    /// Whether a test has asked for it.
+    /// Whether a test has requested it.
     pub(crate) fn is_injected(&self) -> bool {
         matches!(self, Error::Unavailable { cause: Some(cause), .. } | Error::Ambiguous { cause: Some(cause), .. } if cause.is::<Injected>())
     }
@@ -464,7 +464,7 @@ pub(crate) struct Unreachable {
     pub(crate) cause: Option<Cause>,
 }
 
-/// The cause of an error that a test has asked for.
+/// The cause of an error that a test has requested.
 #[derive(Debug, thiserror::Error)]
 #[error("a test has asked for this failure")]
 struct Injected;

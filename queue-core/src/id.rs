@@ -24,10 +24,9 @@ impl JobId {
         JobId(Repr::Made(Uuid::now_v7()))
     }
 
-    /// The id of the job that a schedule makes for a tick: always the same for the same queue,
-    /// schedule, tick and `salt`. Such ids are of a kind of their own (UUIDv8), and sort by the
-    /// time of the tick. `salt` is 0 for ticks, and a random number for a run that an
-    /// operator started.
+    /// The id of the job that a schedule creates for a tick: the same queue, schedule, tick and
+    /// `salt` have the same id. These ids have a separate kind (UUIDv8), and sort by the time of
+    /// the tick. `salt` is 0 for ticks, and a random number for a run that an operator started.
     pub fn of_tick(queue: &str, schedule: &str, tick_ms: i64, salt: u64) -> Self {
         // FNV-1a, 128 bits.
         let bytes = queue.bytes().chain([0]).chain(schedule.bytes()).chain([0]).chain(tick_ms.to_be_bytes()).chain(salt.to_be_bytes());

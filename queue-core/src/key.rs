@@ -18,7 +18,8 @@ use crate::{
 /// The longest key that an application sets, and the longest text of a key, in bytes.
 pub(crate) const KEY_MAX: usize = 256;
 
-/// That the jobs of a task are unique, and how. Written by the macros, for `#[task(unique)]`.
+/// Declares that the jobs of a task are unique, and how. Written by the macros, for
+/// `#[task(unique)]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UniqueDef {
@@ -208,7 +209,7 @@ fn canonical(out: &mut Vec<u8>, bytes: &[u8], at: usize, path: &mut String) -> R
         out.extend(number.to_be_bytes());
     };
     let signed = |out: &mut Vec<u8>, number: i64| {
-        // As a positive one if it is that.
+        // A number that is not negative is written as an unsigned one.
         out.push(if number < 0 { b'n' } else { b'i' });
         out.extend(number.to_be_bytes());
     };

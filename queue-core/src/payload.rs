@@ -47,7 +47,7 @@ pub struct Param<T> {
     decode: fn(&[u8]) -> Result<T, String>,
     json: fn(&mut Vec<u8>, &serde_json::Value, Form) -> Result<(), JsonProblem>,
     form: Form,
-    /// Whether it is left out when it is nil, and nil when it is missing.
+    /// Whether the parameter is left out when it is nil, and is nil when it is missing.
     option: bool,
 }
 
@@ -89,8 +89,8 @@ impl<T> fmt::Debug for Param<T> {
 #[derive(Debug)]
 pub struct PayloadWriter {
     bytes: Vec<u8>,
-    /// Where the parameters begin, how many there are, where the last one begins, and whether all
-    /// are in the order of their names.
+    /// The start of the parameters, their number, the start of the last one, and whether all are in
+    /// the order of their names.
     body: usize,
     count: usize,
     last: Option<usize>,
@@ -229,7 +229,7 @@ fn misfit(task: &str, path: String, ty: &str, problem: &str) -> Error {
 /// Reads a payload, parameter by parameter, without allocating.
 #[derive(Debug)]
 pub struct PayloadReader<'a> {
-    /// Of which task it is, if it is only checked.
+    /// The task, if the payload is only checked.
     task: &'a str,
     bytes: &'a [u8],
     entries: usize,

@@ -67,7 +67,7 @@ impl fmt::Display for WorkerMode {
 pub struct WorkerAsk {
     /// Grows with each request to this worker.
     pub number: u64,
-    /// How it is to work.
+    /// The requested mode.
     pub mode: WorkerMode,
     /// The name of the requester, for the log of the worker.
     pub by: String,

@@ -13,8 +13,8 @@ pub enum DamageKind {
     /// A lane has no lease, and so would never be reclaimed. Repair: it gets an expired lease,
     /// which a live lane renews.
     LaneWithoutLease,
-    /// The lease of a lane ends later than it can: the broker's clock has been put back since it
-    /// was renewed. Repair: it ends when a renewal would end now.
+    /// The lease of a lane ends later than a new one: the broker's clock has been set back since
+    /// the last renewal. Repair: it ends when a lease that is renewed now ends.
     LeaseTooLong,
     /// A queue has the record of a worker that has no lane in it. Repair: the record is removed.
     RecordWithoutLane,

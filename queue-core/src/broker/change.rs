@@ -50,7 +50,7 @@ impl Change {
         }
     }
 
-    /// Whether jobs in this state can be changed so.
+    /// Whether this change applies to jobs in this state.
     pub fn applies_to(self, state: JobState) -> bool {
         match self {
             Change::Cancel => !state.is_final(),

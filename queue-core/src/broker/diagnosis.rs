@@ -57,7 +57,7 @@ pub struct Line {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupLine {
-    /// Which group.
+    /// The name of the group.
     pub name: GroupName,
     /// Whether it is paused.
     pub paused: bool,
@@ -69,7 +69,7 @@ pub struct GroupLine {
     pub running: u64,
     /// Some of the running jobs, at most [`HOLDERS_NAMED`], if the group is at its cap.
     pub holders: Vec<JobId>,
-    /// Of an ordered group: the job that blocks its line, unless it is this one.
+    /// For an ordered group: the job that blocks its line, unless it is this one.
     pub blocked_by: Option<JobId>,
 }
 

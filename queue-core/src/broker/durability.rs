@@ -1,8 +1,8 @@
-//! Which failures stored jobs survive.
+//! The failures that stored jobs survive.
 
 use std::fmt;
 
-/// Which failures acknowledged jobs survive, from the least to the most.
+/// The failures that acknowledged jobs survive, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Durability {

@@ -165,7 +165,7 @@ pub enum GroupSet {
     Stale,
 }
 
-/// Which groups of a queue are listed.
+/// Selects the groups to list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GroupList {
@@ -214,7 +214,7 @@ pub struct StoredGroup {
     pub rule: GroupRule,
     /// The pause of the group, if it is paused.
     pub pause: Option<Pause>,
-    /// Of an ordered group: the job that blocks its line.
+    /// For an ordered group: the job that blocks its line.
     pub blocked_by: Option<JobId>,
     /// How long ago its oldest ready job could start for the first time, in the same way as
     /// [`QueueStats::oldest`](super::QueueStats::oldest) for a queue.
@@ -251,8 +251,8 @@ pub struct GroupPage {
     pub plain: GroupRule,
     /// The group after which the next page begins.
     pub next: Option<GroupName>,
-    /// If a [`GroupList::Line`] was asked for: the first jobs of the line, in the order in which
-    /// they will start; suspects last.
+    /// For a [`GroupList::Line`]: the first jobs of the line, in the order in which they will
+    /// start. Suspects come last.
     #[serde(skip)]
     pub line: Vec<JobId>,
     /// The broker's time, in milliseconds since 1970: a pause that has expired ends with the next

@@ -146,7 +146,7 @@ impl Hints {
         self.seen = count;
         let Some(first) = latest.recent.len().checked_sub(missed) else { return Hint { count, ..Hint::default() } };
         let new = || latest.recent.range(first..);
-        // By the runtime's clock, which a test may have moved on.
+        // The time of the runtime's clock, which a test may have advanced.
         let now = tokio::time::Instant::now().into_std();
         let is_now = new().any(|one| one.due.is_none_or(|due| due <= now));
         let due = if is_now { None } else { new().filter_map(|one| one.due).min() };

@@ -26,7 +26,7 @@ pub enum JobState {
     Parked,
     /// Waits until the job that holds its key has ended.
     Held,
-    /// Completed; kept only where retention was asked for.
+    /// Completed; kept only if the job has a retention.
     Done,
     /// Failed permanently; kept with reason, error history and payload.
     Dead,
@@ -157,11 +157,11 @@ pub struct StoredJob {
     pub group: Option<GroupName>,
     /// The keys of the limits that it is subject to.
     pub limits: Vec<LimitKey>,
-    /// Which releases could not read it, while it is `parked` for that.
+    /// The releases that could not read it, while it is `parked` for that reason.
     pub unreadable: Option<Unreadable>,
 }
 
-/// Of a job that is parked because releases could not read it.
+/// The releases that could not read a parked job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unreadable {
     /// The releases, sorted.
@@ -212,7 +212,8 @@ impl StoredJob {
 }
 
 impl Unreadable {
-    /// Of a job that is parked under this name; `None` if no release has failed on it.
+    /// Reads the data of a job that is parked under this name; `None` if no release has failed on
+    /// it.
     pub(crate) fn of(name: &str) -> Option<Self> {
         let releases: Vec<String> = failed_releases(name).map(str::to_owned).collect();
         (!releases.is_empty()).then_some(Unreadable { releases, until_ms: 0 })

@@ -27,7 +27,7 @@ pub struct Extend {
 }
 
 impl Extend {
-    /// A heartbeat that lets the lease end after `lease` from now.
+    /// A heartbeat after which the lease ends `lease` from now.
     pub fn new(queue: impl Into<Arc<str>>, lane: PartyName, answered: u64, lease: Duration) -> Self {
         Extend { queue: queue.into(), lane, answered, lease, load: None, leaving: false }
     }
@@ -84,7 +84,7 @@ pub struct OverdueLane {
 
 /// A lane whose lease ends later than a lease that is renewed now.
 ///
-/// The broker's clock has been put back since the lane's last request, or another server with a
+/// The broker's clock has been set back since the lane's last request, or another server with a
 /// slower clock has taken over. That clock cannot show whether the lane is alive. The lane is dead
 /// if its deadline does not change for its `duration` by the reclaimer's own clock.
 #[derive(Clone, Debug, PartialEq, Eq)]

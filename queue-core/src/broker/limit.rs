@@ -105,7 +105,7 @@ impl LimitRecord {
         }
     }
 
-    /// Nothing is declared any more.
+    /// Removes all declarations.
     pub fn forget_declared(&mut self) {
         self.declared.clear();
     }
@@ -210,7 +210,7 @@ impl StoredLimit {
     }
 }
 
-/// Which keys of limits are listed.
+/// Selects the limit keys to list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LimitKeys {
@@ -237,7 +237,7 @@ impl LimitKeys {
     }
 }
 
-/// A limit key: its holders, and when it lets the next job start.
+/// A limit key: its holders, and when it permits the next job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredLimitKey {
@@ -253,7 +253,7 @@ pub struct StoredLimitKey {
     pub waiting: u64,
     /// A job that waits for it.
     pub next: Option<JobId>,
-    /// Until when its rate lets nothing start, in broker milliseconds since 1970.
+    /// The time until which its rate permits no job, in broker milliseconds since 1970.
     pub until_ms: Option<i64>,
 }
 

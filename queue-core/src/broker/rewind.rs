@@ -14,13 +14,13 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Where a subscription begins again.
+/// The place from which a subscription reads again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RewindTarget {
-    /// Where a new one could begin: at the oldest event, the next one, or a time.
+    /// A place where a new subscription can begin: the oldest event, the next one, or a time.
     At(Begin),
-    /// At the event with this position, as [`Inspect::read_topic`](super::Inspect::read_topic)
-    /// returns it.
+    /// The event with this position, as [`Inspect::read_topic`](super::Inspect::read_topic) returns
+    /// it.
     Event(String),
 }
 
@@ -47,7 +47,7 @@ pub struct Rewind {
     pub topic: Arc<str>,
     /// The name of the subscription.
     pub name: Arc<str>,
-    /// Which step.
+    /// The step.
     pub step: RewindStep,
 }
 
@@ -60,9 +60,9 @@ pub enum RewindStep {
     /// Sets the cursor to the target: from now on the subscription reads nothing. A rewind that is
     /// under way is taken over.
     Begin {
-        /// Where the subscription begins again.
+        /// The place from which the subscription reads again.
         target: RewindTarget,
-        /// Of the rewind.
+        /// The token of the rewind.
         token: String,
         /// The token that [`Look`](RewindStep::Look) has found. If the subscription has another
         /// token, this step is late, or another rewind has begun since. Then nothing is changed.
@@ -122,12 +122,12 @@ pub enum Rewound {
     /// Another rewind of the subscription has taken over, or the step arrived after the end of its
     /// rewind.
     Other,
-    /// Where it begins, and the cursor that there was; `is_short`: entries of the target are gone,
-    /// or may be.
+    /// The place where it begins, and the old cursor. `is_short`: entries of the target are or may
+    /// be removed.
     Target {
         /// The position of the entry before the first.
         from: String,
-        /// The cursor that there was.
+        /// The old cursor.
         upto: String,
         /// Whether the target is before the oldest entry, and entries have been removed.
         is_short: bool,

@@ -60,9 +60,9 @@ pub struct StoredTransition {
     pub id: JobId,
     /// The job's task; empty if it cannot be read.
     pub task: String,
-    /// Where it was; `None`: it is new.
+    /// The old state; `None`: the job is new.
     pub from: Option<JobState>,
-    /// Where it is; `None`: it was removed before its end.
+    /// The new state; `None`: the job was removed before its end.
     pub to: Option<JobState>,
     /// How many of its attempts had failed.
     pub attempts: u32,

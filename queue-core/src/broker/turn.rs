@@ -335,8 +335,8 @@ pub struct Delivery {
     pub attempts: u32,
     /// How many crashes it was charged with; above zero it is a suspect.
     pub crashes: u32,
-    /// Of a suspect: how long its run may have lasted at most when its process died. When this run
-    /// has lasted longer, the job is suspected no more. Zero: it is not known.
+    /// For a suspect: the longest time for which its run may have lasted when its process crashed.
+    /// When this run has lasted longer, the job is no longer suspected. Zero: unknown.
     pub suspected_for: Duration,
     /// How often it has snoozed.
     pub snoozes: u32,

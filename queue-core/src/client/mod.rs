@@ -273,7 +273,7 @@ impl Client {
 
     /// A client of the same broker whose enqueues wait until the jobs survive `durability`, for two
     /// seconds at most. The handle reports which failures the jobs [survive](Handle::confirmed).
-    /// Keep this client: each client registers producers of its own.
+    /// Keep this client: each client registers its own producers.
     ///
     /// On Redis from 7.2 and on Valkey, [`PowerLoss`](crate::broker::Durability::PowerLoss) waits
     /// until the server's log is on its disk (`WAITAOF`); older servers, and servers without a log,

@@ -51,7 +51,7 @@ const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
 /// The age from which an earlier error is no longer reported as the cause.
 const STALE: Duration = Duration::from_secs(20);
 
-/// The outcome of a job's enqueue, and how safe it is, if the caller asked for that.
+/// The outcome of a job's enqueue, and its durability if the caller requested it.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     enqueued: Enqueued,

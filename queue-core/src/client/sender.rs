@@ -39,7 +39,7 @@ use crate::{
 const GATHERED: usize = 65_536;
 
 /// Batches of single jobs in flight at once: while the server stores one, the callers of the other
-/// come back with new jobs.
+/// enqueue new jobs.
 const FLIGHTS: usize = 2;
 
 /// Batches of `enqueue_all` in flight at once.
@@ -192,7 +192,7 @@ impl Sender {
         idle.unwrap_or_else(|| Producer::new(self.route.clone()))
     }
 
-    /// Changes the state, and lets gathered jobs depart where that has become possible.
+    /// Changes the state, and sends the collected jobs if that has become possible.
     fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let changed = change(&mut state);

@@ -121,8 +121,8 @@ impl Client {
     /// job's state, in the order of its queue, at most a quarter of a second later. New queues are
     /// found within two seconds.
     ///
-    /// A transition answers for the fields `queue`, `task`, `id`, `attempts`, `reason`, `note`, and
-    /// `state`, which is that to which the job has gone.
+    /// A transition matches on the fields `queue`, `task`, `id`, `attempts`, `reason`, `note`, and
+    /// `state`, which is the new state of the job.
     ///
     /// While at least one watcher watches a queue, its broker notes each transition of its jobs;
     /// without a watcher it notes none. The broker keeps the last 10,000 transitions of a queue: a

@@ -64,8 +64,8 @@ pub(crate) struct Writer<'o> {
     form: Form,
     /// The parameters, if the next struct or map is a payload: those that are `None` are left out.
     params: Option<&'static [ParamDef]>,
-    /// Whether there was an integer of 128 bits, a key of a map that is no text, or raw JSON:
-    /// inside some enums and flattened structs, serde writes them and does not read them.
+    /// Whether the value has an integer of 128 bits, a map key that is not text, or raw JSON:
+    /// inside some enums and flattened structs, serde writes these and does not read them.
     pub(crate) is_doubtful: bool,
 }
 
@@ -233,7 +233,7 @@ impl Head {
 /// A list or map that is being written.
 #[derive(Clone, Copy)]
 struct Open {
-    /// Where its head begins, and where its entries do.
+    /// The start of its head (`start`) and of its entries (`body`).
     start: usize,
     body: usize,
     count: usize,
@@ -575,7 +575,8 @@ as_sequence!(SerializeTuple serialize_element, SerializeTupleStruct serialize_fi
 pub(crate) struct Map<'w, 'o> {
     writer: &'w mut Writer<'o>,
     open: Open,
-    /// Where the last entry that was kept begins, and the one that is being written.
+    /// The start of the last entry that was kept (`last`), and of the one that is being written
+    /// (`key`).
     last: Option<usize>,
     key: usize,
     is_sorted: bool,

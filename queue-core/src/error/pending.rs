@@ -23,7 +23,7 @@ use crate::id::JobAddress;
 /// ```
 pub struct Pending<T = ()> {
     pub(crate) address: JobAddress,
-    /// Where its broker is.
+    /// The address of its broker.
     pub(crate) broker: String,
     /// The error of the last try.
     pub(crate) cause: Error,

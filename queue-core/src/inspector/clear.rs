@@ -19,7 +19,7 @@ pub enum Cleared {
     All,
 }
 
-/// Where jobs of a group are.
+/// A place of jobs in a group.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Line,
@@ -39,8 +39,8 @@ pub struct ClearGroup {
     queue: String,
     group: GroupName,
     places: VecDeque<Place>,
-    /// Of the first place: how many jobs may be cancelled, and where its listing continues. `None`:
-    /// it has not begun.
+    /// For the first place: how many jobs may be cancelled, and where its listing continues.
+    /// `None`: the listing has not started.
     begun: Option<(u64, u64)>,
     cancelled: u64,
 }

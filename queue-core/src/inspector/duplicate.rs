@@ -25,9 +25,10 @@ pub struct Duplicated {
 
 impl Inspector {
     /// Stores a copy of a job in any state under a new id, in its queue or in another one. The copy
-    /// has its parameters, headers, priority, group, limits and options; its time, if the job is
-    /// scheduled; and its key, which it has to hold alone. It has no failures and does not belong
-    /// to a schedule. It expires with the job, unless that job has ended.
+    /// has the job's parameters, headers, priority, group, limits and options. It has the job's
+    /// time if the job is scheduled. It has the job's key, which no other job may hold. It has no
+    /// failures and does not belong to a schedule. It expires with the job, unless that job has
+    /// ended.
     ///
     /// The job stays as it is. To move a job into another queue, cancel it once the copy is stored:
     /// those are two transitions, and a worker may start either job between them.

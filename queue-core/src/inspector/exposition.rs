@@ -12,7 +12,7 @@ use crate::{
     error::Result,
 };
 
-/// Limits of a queue, at most, that have a label of their own.
+/// The most limits of a queue that have a separate label.
 const MOST_LIMITS: usize = 100;
 
 /// How many queues are read at once.

@@ -1,4 +1,4 @@
-//! Which jobs a list is about: one grammar for the command line, the dashboard and programs.
+//! Filters of jobs: one grammar for the command line, the dashboard and programs.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +9,7 @@ use crate::{
     broker::JobState,
 };
 
-/// Which jobs are wanted: `task=send_mail state=dead error~timeout older=2d`.
+/// Selects jobs: `task=send_mail state=dead error~timeout older=2d`.
 ///
 /// A filter is a text of terms with spaces between them; a job matches if it matches every term. A
 /// term is a field, an operator and a value. A value with a space or a double quote in it is put in

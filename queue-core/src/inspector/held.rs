@@ -24,8 +24,8 @@ const CALLS: usize = 16;
 pub struct WorkerJobs {
     /// The jobs, the first claimed first, with their [progress](JobRecord::progress).
     pub jobs: Vec<JobRecord>,
-    /// Whether these are all. If not, it holds more than were asked for, or its queues have more
-    /// than 5,000 active jobs.
+    /// Whether the list is complete. If not, the worker holds more jobs than requested, or its
+    /// queues have more than 5,000 active jobs.
     pub is_whole: bool,
 }
 

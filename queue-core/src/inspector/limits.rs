@@ -46,7 +46,7 @@ pub struct LimitInfo {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LimitKeyInfo {
-    /// As the broker has it.
+    /// The key as the broker stores it.
     pub key: LimitKey,
     /// The values of the key, taken from one of its jobs; empty for the whole queue, `None` if no
     /// job could be read.
@@ -62,7 +62,7 @@ pub struct LimitKeyInfo {
     pub waiting: u64,
     /// A job that waits for it.
     pub next: Option<JobAddress>,
-    /// Until when its rate lets nothing start.
+    /// The time until which its rate permits no job.
     #[serde(serialize_with = "json::utc")]
     pub until: Option<SystemTime>,
 }

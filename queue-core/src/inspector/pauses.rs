@@ -86,7 +86,7 @@ impl Inspector {
         self.run(|broker| async move { broker.set_pause(&request).await }).await
     }
 
-    /// Length, counters and pause of a queue. A pause whose end has passed by the broker's clock is
+    /// The length, counters and pause of a queue. A pause that has ended by the broker's clock is
     /// not returned.
     ///
     /// # Errors

@@ -109,8 +109,8 @@ pub enum Reason {
     LimitFull {
         /// The limit.
         limit: String,
-        /// By which values, as in [`JobRecord::limits`](crate::inspect::JobRecord::limits); empty
-        /// if the limit has one key.
+        /// The values of the key, as in [`JobRecord::limits`](crate::inspect::JobRecord::limits);
+        /// empty if the limit has one key.
         key: String,
         /// How many may run.
         concurrency: u32,
@@ -120,13 +120,13 @@ pub enum Reason {
         #[serde(skip)]
         holders: Vec<JobId>,
     },
-    /// The rate of a limit lets it start later, or a handler has ended with
+    /// The rate of a limit permits the job only later, or a handler has ended with
     /// [`Outcome::RateLimited`](crate::Outcome::RateLimited).
     RateLimited {
         /// The limit.
         limit: String,
-        /// By which values, as in [`JobRecord::limits`](crate::inspect::JobRecord::limits); empty
-        /// if the limit has one key.
+        /// The values of the key, as in [`JobRecord::limits`](crate::inspect::JobRecord::limits);
+        /// empty if the limit has one key.
         key: String,
         /// The rate, if the limit has one.
         rate: Option<Rate>,

@@ -140,7 +140,7 @@ pub struct JobRecord {
     /// one, and the first 512 bytes of it.
     #[serde(flatten, serialize_with = "errors")]
     pub errors: Vec<AttemptError>,
-    /// Which releases could not read its parameters, if it is parked for that.
+    /// The releases that could not read its parameters, if it is parked for that reason.
     pub unreadable: Option<UnreadableBy>,
     /// Why it does not run, if this was requested: by
     /// [`Inspector::why`](crate::inspect::Inspector::why), or by a [`Walk`](crate::inspect::Walk)
@@ -354,8 +354,8 @@ impl AttemptError {
     }
 }
 
-/// Which releases could not read the parameters of a parked job. Each worker of another release is
-/// offered the job.
+/// The releases that could not read the parameters of a parked job. Each worker of another release
+/// is offered the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UnreadableBy {
@@ -396,8 +396,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// The receipt has the lane and the time: claim numbers are the broker's time, unless its clock
-    /// has stopped or was put back.
+    /// Reads the lane and the time from the receipt: claim numbers are the broker's time, unless
+    /// its clock has stopped or was set back.
     fn of_receipt(receipt: &str) -> Option<Running> {
         let (lane, claim) = receipt.rsplit_once(':')?;
         let worker = lane.split_once('.').map_or(lane, |(process, _)| process).parse().ok()?;

@@ -63,12 +63,12 @@ struct Waiting {
 }
 
 impl Rewinding {
-    /// How many jobs that waited it has cancelled so far.
+    /// The number of waiting jobs that it has cancelled so far.
     pub fn cancelled(&self) -> u64 {
         self.cancelled
     }
 
-    /// How many events it has passed so far that will be read again.
+    /// The number of events so far that will be read again.
     pub fn again(&self) -> u64 {
         self.forgotten
     }

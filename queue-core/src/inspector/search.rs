@@ -65,7 +65,7 @@ pub struct Search {
     looks: u64,
     adds_reasons: bool,
     examined: u64,
-    /// The queues that can be read, and how many jobs each has in the states that are asked for.
+    /// The readable queues, and how many jobs each has in the requested states.
     open: Option<BTreeMap<String, u64>>,
     /// The queues that cannot be read, until a page has reported them.
     unreadable: Vec<(String, Error)>,
@@ -339,7 +339,7 @@ pub(super) fn bytes_of(text: &str) -> Option<Vec<u8>> {
 }
 
 impl Scan {
-    /// By the tag that every job has which the filter matches, if it names one.
+    /// Selects the jobs with the tag that the filter names, if it names one.
     pub(super) fn matching(self, filter: &Filter) -> Self {
         match filter.tag() {
             Some((name, value)) => self.tagged(name, value),

@@ -53,7 +53,7 @@ pub struct SubscriptionInfo {
     pub name: String,
     /// Its queue, `SUBSCRIPTION@TOPIC`.
     pub queue: String,
-    /// Where it began.
+    /// The place where it began.
     #[serde(rename = "from")]
     pub begin: Begin,
     /// When it was made.
@@ -151,7 +151,7 @@ impl SubscriptionInfo {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct EventInfo {
-    /// Where it is in the log.
+    /// Its position in the log.
     pub position: String,
     /// When it was added.
     #[serde(serialize_with = "json::utc")]

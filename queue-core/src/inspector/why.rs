@@ -386,7 +386,7 @@ fn in_line(job: &JobRecord, line: Line, now_ms: i64, reasons: &mut Vec<Reason>) 
     }
 }
 
-/// Why a key of a limit lets a job not start: its slots, its rate, or both.
+/// Why a limit key does not permit a job: its slots, its rate, or both.
 fn limited(job: &JobRecord, stored: StoredLimitKey) -> Vec<Reason> {
     let StoredLimitKey { key: of, rule, held: running, holders, until_ms, .. } = stored;
     let known = job.limits.iter().find(|(name, _)| of.is_of(name));

@@ -18,8 +18,8 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The failure of a run that met with this error: its text has the messages of the error and of
-    /// its sources.
+    /// The failure of a run with this error: its text has the messages of the error and of its
+    /// sources.
     pub fn of(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         let error = error.into();
         Failure { text: error_text(error.as_ref()), error: Some(error.into()) }

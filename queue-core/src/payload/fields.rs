@@ -69,8 +69,8 @@ fn missing_param(params: &'static [ParamDef], problem: &Problem) -> Option<&'sta
     params.iter().find(|param| problem.message == format!("missing field `{}`", param.name))
 }
 
-/// Where a payload does not fit, by a second, slower way: the parameter, the path in it, and the
-/// problem.
+/// Finds the place where a payload does not fit, in a second, slower way: the parameter, the path
+/// in it, and the problem.
 fn place<F: Fields<Of>, Of>(payload: &[u8], problem: Problem) -> (String, String, String) {
     let mut track = Track::new();
     let mut reader = Reader::of_payload(payload, F::NILS);

@@ -13,8 +13,8 @@ const LONGEST_REQUEST: usize = 8192;
 /// HTTP clients, at most, at once.
 pub const CLIENTS: usize = 32;
 
-/// After an HTTP client could not be let in, before the next. Without it, a process that is out of
-/// file descriptors would take a core.
+/// The pause after an HTTP client could not be accepted. Without it, a process without free file
+/// descriptors would use a whole core.
 pub const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 /// An answer: the status line, the type of the body, and the body.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{address::JobId, codec, fingerprint::Fingerprint, text::cut};
 
-/// Of how many failure patterns a queue keeps count.
+/// The most failure patterns that a queue counts.
 pub const FAILURE_PATTERNS: usize = 200;
 
 /// Most failure patterns in a report. Further ones are counted under [`Fingerprint::OTHERS`].
@@ -70,7 +70,7 @@ pub struct FailurePattern {
 }
 
 impl FailurePattern {
-    /// Nothing yet, of this fingerprint.
+    /// An empty pattern with this fingerprint.
     pub fn new(fingerprint: Fingerprint, pattern: impl Into<String>) -> Self {
         FailurePattern {
             fingerprint,

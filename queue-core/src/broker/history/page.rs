@@ -30,7 +30,7 @@ pub struct History {
     /// How long a row is: a minute or an hour.
     #[serde(rename = "step_ms", serialize_with = "json::ms")]
     pub step: Duration,
-    /// Of all tasks together.
+    /// The rows of all tasks together.
     pub rows: Vec<HistoryRow>,
     /// The rows of each task with events, by name: as many rows as above, for the same periods. `*`
     /// has all jobs whose task has no separate history: jobs that cannot be decoded, jobs of tasks
@@ -71,11 +71,11 @@ pub struct HistoryRow {
     pub wait: Times,
     /// How long runs took, however they ended.
     pub run: Times,
-    /// Most ready jobs that were seen; of all tasks together only. `None` if no worker has
-    /// reported: it is not known.
+    /// The most ready jobs that were seen; only in rows of all tasks together. `None`: unknown,
+    /// because no worker has reported.
     pub ready: Option<u64>,
-    /// Jobs that were stored in this period; of all tasks together only. `None` if it is not known:
-    /// no worker has reported, or none in the period before.
+    /// The number of jobs that were stored in this period; only in rows of all tasks together.
+    /// `None`: unknown, because no worker has reported in this period or in the previous one.
     pub enqueued: Option<u64>,
 }
 

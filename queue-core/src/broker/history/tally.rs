@@ -22,7 +22,7 @@ macro_rules! counts {
                 vec![$(self.$name),*]
             }
 
-            /// Of a newer library there are more.
+            /// Reads stored numbers. A newer library may have stored more of them.
             fn of_numbers(numbers: &[u64]) -> Self {
                 let mut numbers = numbers.iter().copied();
                 RunCounts { $($name: numbers.next().unwrap_or(0)),* }

@@ -67,7 +67,7 @@ impl OperationKind {
         }
     }
 
-    /// Whether it concerns jobs in this state.
+    /// Whether it changes jobs in this state.
     pub fn applies_to(self, state: JobState) -> bool {
         match self {
             OperationKind::Drain => !state.is_final() && state != JobState::Active,

@@ -65,7 +65,7 @@ pub enum OperationDeed {
     Take {
         /// Its name: letters and digits.
         runner: Arc<str>,
-        /// Whether it need not wait for the lease of the one before.
+        /// Whether it does not wait for the lease of the previous runner.
         at_once: bool,
     },
     /// The next step.
@@ -79,7 +79,7 @@ pub enum OperationDeed {
 pub struct StartOperation {
     /// The change of the jobs.
     pub kind: OperationKind,
-    /// Which jobs: the text of a filter.
+    /// The filter as text.
     pub filter: String,
     /// The name of the operator.
     pub by: Option<String>,
@@ -152,7 +152,7 @@ pub enum Operated {
     Done {
         /// The operation as it is now.
         operation: Operation,
-        /// Of a [`Pop`](OperationPart::Pop): whether there may be more.
+        /// For a [`Pop`](OperationPart::Pop): whether there may be more jobs.
         more: bool,
     },
     /// The operation does not exist.
@@ -165,7 +165,7 @@ pub enum Operated {
 }
 
 impl Operate {
-    /// Of an operation.
+    /// A request for an operation.
     pub fn new(queue: impl Into<Arc<str>>, id: impl Into<Arc<str>>, deed: OperationDeed) -> Self {
         Operate { queue: queue.into(), id: id.into(), deed }
     }
@@ -251,8 +251,8 @@ impl Operate {
                 if !operation.is_running() || !(is_runner || *at_once || operation.is_left(now)) {
                     return Ok(Operated::Other(operation.clone()));
                 }
-                // Also for its current runner: a late step from before must not count as one of the
-                // next.
+                // The step also grows for the current runner: a late request of an earlier step
+                // must not count as the next step.
                 operation.runner = Some(runner.to_string());
                 operation.step += 1;
                 operation.stepped_ms = now;

@@ -24,7 +24,7 @@ pub struct Operation {
     pub kind: OperationKind,
     /// Its state.
     pub state: OperationState,
-    /// Which jobs: the text of a filter. Empty: all to which it applies.
+    /// The filter as text. Empty: all jobs to which the kind applies.
     pub filter: String,
     /// The operator who has started it.
     pub by: Option<String>,
@@ -46,7 +46,7 @@ pub struct Operation {
     pub examined: u64,
     /// How many were changed.
     pub changed: u64,
-    /// How many are not concerned: they do not match, are too new, or have gone on meanwhile.
+    /// The number of skipped jobs: they do not match, are too new, or have changed meanwhile.
     pub skipped: u64,
     /// How many could not be changed, because another job holds their unique key.
     pub failed: u64,

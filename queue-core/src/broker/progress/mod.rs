@@ -60,7 +60,7 @@ impl LogLevel {
         }
     }
 
-    /// As it is stored.
+    /// The stored number.
     pub(crate) fn number(self) -> u8 {
         self as u8
     }
@@ -109,7 +109,7 @@ pub struct JobProgress {
     pub id: JobId,
     /// The claim number of its delivery.
     pub claim: u64,
-    /// Which attempt it is, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
     /// Its progress, if that has changed.
     pub progress: Option<ProgressNow>,
@@ -226,7 +226,7 @@ pub struct StoredLine {
 pub struct ProgressAndLog {
     /// Its progress.
     pub progress: Option<StoredProgress>,
-    /// Lines of its log, oldest first, from the one that was asked for.
+    /// Lines of its log, oldest first, from the requested one.
     pub lines: Vec<StoredLine>,
     /// The number after that of the last line.
     pub next: u64,

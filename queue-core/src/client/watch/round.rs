@@ -87,7 +87,7 @@ impl Round {
                 }
             }));
             let (found, answers) = join(found, answers).await;
-            // A watcher that has gone has no use for it.
+            // A watcher that has ended does not need the answer.
             let _ = sender.send(RoundAnswers { found, answers });
         }));
         Round { until, receiver }

@@ -38,7 +38,7 @@ impl Filter {
         named.or_else(|| self.is_id().find_map(address))
     }
 
-    /// Whether a transition is wanted. `state` is that to which the job has gone, or `removed`.
+    /// Whether a transition matches. `state` is the new state of the job, or `removed`.
     pub(crate) fn matches_transition(&self, queue: &str, transition: &StoredTransition) -> bool {
         let state = transition.to.map_or("removed", JobState::name);
         let reason_of = |state: JobState| transition.reason.as_deref().filter(|_| transition.to == Some(state)).unwrap_or_default();

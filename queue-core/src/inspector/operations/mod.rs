@@ -16,7 +16,7 @@ use crate::{
 /// Jobs that are examined together.
 const EXAMINED_AT_ONCE: usize = 250;
 
-/// An operation that is to be started with [`Inspector::start_operation`].
+/// An operation to start with [`Inspector::start_operation`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewOperation {
@@ -31,7 +31,8 @@ pub struct NewOperation {
 }
 
 impl NewOperation {
-    /// Of the jobs that match, and to which it applies. An empty filter needs [`all`](Self::all).
+    /// An operation on the jobs that match and to which the kind applies. An empty filter needs
+    /// [`all`](Self::all).
     ///
     /// ```
     /// use queue_core::inspect::{Filter, NewOperation, OperationKind};

@@ -31,8 +31,7 @@
 //! released.
 //!
 //! [`Leaving`] is the proof that a job has left its place: only doors create one, and `return_jobs`
-//! and
-//! `end` consume it.
+//! and `end` consume it.
 
 pub(crate) mod admit;
 pub(crate) mod aging;
