@@ -1,4 +1,5 @@
-//! `cargo xtask api`: what is public, against `docs/api.md`. Nothing becomes public by accident.
+//! `cargo xtask api`: compares the public items with `docs/api.md`, so that no item becomes public
+//! by accident.
 
 use std::{
     collections::BTreeSet,
@@ -15,8 +16,8 @@ use crate::run::{cargo, pass_on, root, succeeds, target, with_lints};
 /// The libraries whose items the page names.
 const LIBRARIES: [&str; 6] = ["queue_cli", "queue_core", "queue_worker", "queue_dashboard", "queue_outbox", "queue_testing"];
 
-/// The page says of these as a whole what they are: the contract for authors of brokers, and names
-/// that are at the root, too.
+/// The page describes these as a whole: the contract for authors of brokers, and names that are
+/// also at the root.
 const WHOLE: [&str; 2] = ["broker::", "prelude::"];
 
 /// The packages for users that are libraries.
@@ -35,14 +36,14 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     if agrees(arguments.built) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Whether the page names what is public. Prints what differs.
+/// Whether the page names all public items. Prints the differences.
 pub(crate) fn agrees(built: bool) -> bool {
     let problems = compare(built).unwrap_or_else(|problem| vec![problem]);
     problems.iter().for_each(|problem| eprintln!("{problem}"));
     problems.is_empty()
 }
 
-/// Set where cargo runs this program as its rustdoc: what that has to do.
+/// Set if cargo runs this program as its rustdoc. The value is its task.
 const AS_RUSTDOC: &str = "QUEUE_XTASK_RUSTDOC";
 
 /// A command that builds the documentation of the libraries for users and, if asked to, runs the
@@ -72,7 +73,7 @@ pub(crate) fn rustdoc() -> Option<ExitCode> {
     })
 }
 
-/// The arguments that concern documentation, too: a library is not its own dependency.
+/// The arguments that also apply to documentation. A library is not its own dependency.
 fn without_examples<'a>(order: &'a [OsString], library: &str) -> Vec<&'a OsStr> {
     let (mut kept, mut order) = (Vec::new(), order.iter().map(OsString::as_os_str));
     while let Some(argument) = order.next() {
@@ -110,14 +111,14 @@ fn problems(public: &BTreeSet<String>, named: &BTreeSet<String>) -> Vec<String> 
 
 /// The items of rustdoc's list of all items of a library.
 fn listed(page: &str) -> BTreeSet<String> {
-    // Links within the page are its headings.
+    // Links within the page belong to its headings.
     let links = page.split("<li><a href=\"").skip(1).filter(|link| !link.starts_with('#'));
     let items = links.filter_map(|item| item.split_once("\">")?.1.split_once("</a>"));
     items.map(|(name, _)| name.to_owned()).filter(|name| !WHOLE.iter().any(|part| name.starts_with(part))).collect()
 }
 
-/// The names in the first columns of the page's tables, each with the module of `queue_core` that
-/// the heading above it names.
+/// The names in the first columns of the page's tables, each with the module of `queue_core` in the
+/// heading above it.
 fn named(page: &str) -> BTreeSet<String> {
     let (mut names, mut module) = (BTreeSet::new(), String::new());
     for line in page.lines() {

@@ -1,6 +1,6 @@
-//! `cargo xtask apps`: builds and runs applications that are workspaces of their own, in
-//! `tests/apps`, and tests the adapters of the outbox, in `adapters`. What they need is downloaded
-//! the first time.
+//! `cargo xtask apps`: builds and runs the applications in `tests/apps`, which are separate
+//! workspaces, and tests the adapters of the outbox in `adapters`. Their dependencies are
+//! downloaded the first time.
 
 use std::process::{Command, ExitCode};
 
@@ -40,7 +40,7 @@ fn web() -> Result<(), String> {
         said(command.args(["run", "--quiet"]).env_remove("QUEUE_URL").envs(url.map(|url| ("QUEUE_URL", url))))
     };
     let ran = || {
-        // Without a URL the error says what to do: the application did not ask for SQLite.
+        // Without a URL the error has the fix: the application has not enabled SQLite.
         let (succeeded, text) = run(None)?;
         let ways_out = ["set QUEUE_URL", "`cargo add queue-core --features sqlite`"];
         if succeeded || !ways_out.iter().all(|way| text.contains(way)) {
@@ -85,7 +85,7 @@ fn adapters() -> Result<(), String> {
     Ok(())
 }
 
-/// An outbox with libraries that have no adapter: by the layer `prepare`.
+/// An outbox with libraries that have no adapter, through the layer `prepare`.
 fn outboxes() -> Result<(), String> {
     for name in ["outbox-sea-orm", "outbox-diesel"] {
         let (succeeded, text) = said(app(name).args(["run", "--quiet"]))?;
@@ -97,7 +97,7 @@ fn outboxes() -> Result<(), String> {
     Ok(())
 }
 
-/// Blocks of pages whose libraries no other package has: they compile.
+/// Code blocks of pages with libraries that no other package has: they compile.
 fn pages() -> Result<(), String> {
     for name in ["coming-from", "loco"] {
         let (succeeded, text) = said(app(name).args(["check", "--quiet", "--locked"]))?;
@@ -108,7 +108,8 @@ fn pages() -> Result<(), String> {
     Ok(())
 }
 
-/// Cargo in the folder of an application. It builds into our folder, where most dependencies are.
+/// Cargo in the folder of an application. It builds into our target folder, which already has most
+/// dependencies.
 fn app(name: &str) -> Command {
     in_folder(&["tests", "apps", name])
 }
@@ -119,7 +120,7 @@ fn in_folder(path: &[&str]) -> Command {
     command
 }
 
-/// Whether a command succeeded, and what it printed.
+/// Whether a command succeeded, and its output.
 fn said(command: &mut Command) -> Result<(bool, String), String> {
     let output = command.output().map_err(|error| format!("cannot run cargo: {error}"))?;
     let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();

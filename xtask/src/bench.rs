@@ -52,7 +52,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     }
     let mut command = cargo();
     command.args(["run", "--quiet", "--release", "-p", "queue-bench", "--bin", "queue-bench"]);
-    // It compiles metrics and traces in, which the other figures are without.
+    // It compiles metrics and traces in, unlike the other figures.
     command.args(names.iter().filter(|name| *name == "observed").flat_map(|feature| ["--features", feature]));
     command.arg("--").args(&names);
     command.args(peers.iter().flat_map(|peer| ["--peer", peer]));

@@ -9,7 +9,7 @@ use crate::{
     servers,
 };
 
-/// What is handed on to the suite, which knows what it means: `cargo xtask faults --help`.
+/// The arguments for the suite, which describes them: `cargo xtask faults --help`.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
 pub(crate) fn main(Arguments { arguments }: &Arguments) -> ExitCode {
     let mut command = cargo();
     command.args(["run", "--quiet", "-p", "queue-faults", "--bin", "faults"]);
-    // Whoever wants figures, or a million jobs, gets an optimised build.
+    // Figures and runs of a million jobs use an optimized build.
     let release = arguments.iter().any(|argument| argument == "--release");
     command.args(release.then_some("--release")).arg("--").args(arguments.iter().filter(|argument| *argument != "--release"));
     match servers::redis(false) {
@@ -29,7 +29,7 @@ pub(crate) fn main(Arguments { arguments }: &Arguments) -> ExitCode {
             eprintln!("redis: NOT RUN: {why}");
             command.args(["--broker", "sqlite"]);
         }
-        // Whoever asks for another broker is told by the suite.
+        // The suite reports the error for another broker.
         Err(_) => {}
     }
     pass_on(&mut command)

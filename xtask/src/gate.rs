@@ -1,5 +1,5 @@
-//! `cargo xtask gate`: what a job costs in commands, bytes and allocations, against what was
-//! accepted.
+//! `cargo xtask gate`: compares the commands, bytes and allocations of a job with the accepted
+//! numbers.
 
 use std::{
     path::Path,
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
-    // With the features of the tests, so that nothing is compiled twice.
+    // With the features of the tests, to avoid a second compilation.
     let Some(gate) = suites::build(&["build", "--workspace", "--all-features", "--bin", "gate"])
         .and_then(|built| built.executables.get("gate").cloned())
     else {
@@ -44,7 +44,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     pass_on(&mut command)
 }
 
-/// The gate, which still needs the variable that names the server.
+/// The gate. The caller sets the variable with the server.
 pub(crate) fn command(gate: &Path) -> Command {
     let mut command = Command::new(gate);
     command.arg("--baseline").arg(root().join("bench").join("baseline.json"));

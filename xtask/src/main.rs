@@ -1,7 +1,7 @@
-//! Everything that CI and a contributor run: `cargo xtask test`, `cargo xtask quick`,
-//! `cargo xtask api`, `cargo xtask apps`, `cargo xtask bench`, `cargo xtask gate`,
-//! `cargo xtask faults`, `cargo xtask foreign`, `cargo xtask mutants`, `cargo xtask publish`,
-//! `cargo xtask resolve`, `cargo xtask screenshots`.
+//! All commands for CI and contributors: `cargo xtask test`, `cargo xtask quick`, `cargo xtask
+//! api`, `cargo xtask apps`, `cargo xtask bench`, `cargo xtask gate`, `cargo xtask faults`, `cargo
+//! xtask foreign`, `cargo xtask mutants`, `cargo xtask publish`, `cargo xtask resolve`, `cargo
+//! xtask screenshots`.
 
 mod api;
 mod apps;

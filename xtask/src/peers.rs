@@ -1,6 +1,6 @@
-//! Building other projects' queues for `cargo xtask bench peers`. Each is a package of its own in
-//! `bench/peers`, with a lock file of its own; nothing of them enters the workspace, and all that
-//! is built goes to `target/peers`.
+//! Building other projects' queues for `cargo xtask bench peers`. Each is a separate package in
+//! `bench/peers`, with its own lock file. None of them is in the workspace, and their builds go to
+//! `target/peers`.
 
 use std::{
     fs,
@@ -15,9 +15,8 @@ const RUST: [&str; 7] = ["apalis-redis", "bullmq-rust", "rusty-sidekiq", "apalis
 /// Written for Node.
 const NODE: [&str; 1] = ["bullmq-node"];
 
-/// Builds those that are named, or all where none is; gives `NAME=PROGRAM` of each that can run,
-/// and takes the names of the others away. What else is among the names is not for here: figures,
-/// for instance.
+/// Builds the named peers, or all if none is named. Returns `NAME=PROGRAM` of each that can run,
+/// and removes the names of the others. Other names, such as figures, are ignored.
 pub(crate) fn build(names: &mut Vec<String>) -> Vec<String> {
     let any = RUST.iter().chain(&NODE).any(|peer| names.iter().any(|name| name == peer));
     let mut programs = Vec::new();
@@ -64,8 +63,8 @@ fn build_node(peer: &str) -> Result<PathBuf, String> {
             .try_for_each(|file| fs::copy(sources(peer).join(file), folder.join(file)).map(|_| ()))
     });
     copied.map_err(|error| format!("cannot copy it to {}: {error}", folder.display()))?;
-    // Not `npm ci`: it refuses a lock that names no packages for other systems, and such are all
-    // that were made behind a mirror.
+    // Not `npm ci`: it refuses a lock without packages for other systems, and all locks that were
+    // made behind a mirror lack them.
     let mut install = Command::new("npm");
     install.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]);
     match install.current_dir(&folder).stdout(Stdio::null()).status() {

@@ -1,5 +1,5 @@
-//! `cargo xtask publish`: sets the repository and the contacts, which are known at publication, and
-//! publishes the packages.
+//! `cargo xtask publish`: sets the repository and the contacts, which are unknown before the
+//! publication, and publishes the packages.
 
 use std::{
     fs,
@@ -29,12 +29,12 @@ pub(crate) struct Arguments {
     execute: bool,
 }
 
-/// A value that the files lack until it is known.
+/// A value that is missing in the files until it is known.
 struct Unknown<'a> {
     option: &'static str,
     value: Option<&'a str>,
     file: &'static str,
-    /// What the file has instead.
+    /// The placeholder in the file.
     find: &'static str,
     replace: &'static str,
 }
@@ -88,14 +88,14 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     pass_on(&mut command)
 }
 
-/// The options of what the files lack.
+/// The options of the values that are missing in the files.
 fn missing(root: &Path, arguments: &Arguments) -> Vec<&'static str> {
     let lacks = |unknown: &Unknown<'_>| fs::read_to_string(root.join(unknown.file)).is_ok_and(|text| text.contains(unknown.find));
     unknown(arguments).iter().filter(|unknown| unknown.value.is_none() && lacks(unknown)).map(|unknown| unknown.option).collect()
 }
 
-/// Sets the given values, and gives the names of the files that have changed. If a value cannot be
-/// one, no file is changed.
+/// Sets the given values, and returns the names of the changed files. If a value is invalid, no
+/// file is changed.
 fn set(root: &Path, arguments: &Arguments) -> Result<Vec<String>, String> {
     let read = |file: &str| fs::read_to_string(root.join(file)).map_err(|error| format!("{file}: {error}"));
     let (mut texts, mut problems) = (Vec::new(), Vec::new());
@@ -153,7 +153,7 @@ mod tests {
         Arguments { repository, security, conduct, execute: false }
     }
 
-    /// Files as they are before the publication.
+    /// Files with their contents before the publication.
     fn workspace(name: &str) -> PathBuf {
         let folder = crate::run::target().join("publish").join(name);
         drop(fs::remove_dir_all(&folder));

@@ -1,6 +1,6 @@
-//! `cargo xtask quick`: says within a minute and a half whether a changed line of `queue-core` is
-//! right, and within seconds whether a changed script is: debug builds read Lua and SQL from the
-//! sources that `QUEUE_TEST_SOURCES` names.
+//! `cargo xtask quick`: tests a changed line of `queue-core` within a minute and a half, and a
+//! changed script within seconds. Debug builds read Lua and SQL from the sources in
+//! `QUEUE_TEST_SOURCES`.
 
 use std::{fs, path::PathBuf, process::ExitCode, time::Instant};
 
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
 
 const BUILD: [&str; 10] = ["test", "--no-run", "--lib", "--test", "conformance", "-p", "queue-core", "-p", "queue-tests", "--all-features"];
 
-/// The programs that run, and the beginnings of the names of their tests.
+/// The programs, with the prefixes of their tests.
 const PROGRAMS: [(&str, &[&str]); 2] = [("queue-core", &[""]), ("tests/conformance", &["on_redis::", "on_sqlite_file::"])];
 
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
@@ -61,8 +61,8 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// The programs, built again only if a source has changed that is no script: cargo would compile a
-/// crate for a changed script too.
+/// The programs. They are built again only if a source has changed that is not a script. Cargo
+/// would also compile a crate again for a changed script.
 fn programs() -> Option<Vec<(Program, &'static [&'static str])>> {
     let stamp = target().join("xtask").join("quick.json");
     let sources = sources()?;
@@ -79,7 +79,7 @@ fn programs() -> Option<Vec<(Program, &'static [&'static str])>> {
         return Some(found);
     }
     let mut record = json!({ "sources": sources });
-    // Without lints: a warning is no reason to fail before the change is complete.
+    // Without lints: a warning should not fail before the change is complete.
     let built = suites::built(cargo().args(BUILD))?;
     let mut found = Vec::new();
     for (name, starts) in PROGRAMS {
@@ -91,7 +91,7 @@ fn programs() -> Option<Vec<(Program, &'static [&'static str])>> {
     Some(found)
 }
 
-/// A digest of all sources but scripts.
+/// A digest of all sources except scripts.
 fn sources() -> Option<String> {
     let mut git = std::process::Command::new("git");
     let listed =

@@ -1,5 +1,5 @@
 //! `cargo xtask resolve`: kinds of applications to which the crates can be added. Cargo resolves
-//! them and builds nothing; it needs the index of crates.io.
+//! them without building. It needs the index of crates.io.
 
 use std::{
     fs,
@@ -9,19 +9,19 @@ use std::{
 
 use crate::run::{cargo, root, target};
 
-/// Which rusqlite an application has to get.
+/// The rusqlite version that an application has to get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rusqlite {
     /// The feature `sqlite` is off.
     None,
     Version(&'static str),
-    /// The newest that is published.
+    /// The newest published version.
     Newest,
 }
 
 use Rusqlite::{Newest, None as Without, Version};
 
-/// A kind of application: what it depends on, whether it turns `sqlite` on, and what it gets.
+/// A kind of application: its dependencies, whether it enables `sqlite`, and the expected version.
 type Kind = (&'static str, &'static [&'static str], bool, Rusqlite);
 
 const SQLX_08: &str = r#"sqlx = { version = "0.8", features = ["postgres", "runtime-tokio"] }"#;
@@ -55,12 +55,12 @@ const KINDS: [Kind; 18] = [
     ),
 ];
 
-/// An application that changes and keeps its lock file: what it depended on, and whether `sqlite`
-/// was on; what it depends on then; the command that the documentation names, or what a build does;
-/// what it gets.
+/// An application that changes and keeps its lock file. The fields are: its earlier dependencies,
+/// and whether `sqlite` was enabled; its later dependencies; the command from the documentation, or
+/// the effect of a build; the expected version.
 type Change = (&'static str, (&'static [&'static str], bool), &'static [&'static str], &'static [&'static str], Rusqlite);
 
-/// What `cargo build` does first.
+/// The first step of `cargo build`.
 const BUILD: &[&str] = &["update", "--workspace"];
 const UPDATE: &[&str] = &["update", "rusqlite", "libsqlite3-sys"];
 
@@ -123,7 +123,7 @@ pub(crate) fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The newest published rusqlite, whatever Rust it needs.
+/// The newest published rusqlite, even if it needs a newer Rust.
 fn newest(folder: &Path) -> Result<String, String> {
     let application = Application::new(folder.to_owned());
     application.manifest(&[], &[r#"rusqlite = "*""#])?;
@@ -148,7 +148,7 @@ fn refused(folder: &Path) -> Result<Option<String>, String> {
     }
 }
 
-/// A package in a folder, with a lock file of its own.
+/// A package in a folder, with its own lock file.
 struct Application {
     /// Where the lock file is.
     root: PathBuf,
@@ -187,7 +187,7 @@ impl Application {
     fn cargo(&self, arguments: &[&str]) -> Result<Option<String>, String> {
         let mut command: Command = cargo();
         command.args(arguments).current_dir(&self.folder);
-        // The newest version counts even if it needs a newer Rust than this one.
+        // The newest version counts, even if it needs a newer Rust.
         command.env("CARGO_RESOLVER_INCOMPATIBLE_RUST_VERSIONS", "allow");
         let output = command.output().map_err(|error| format!("cannot run cargo: {error}"))?;
         if !output.status.success() {

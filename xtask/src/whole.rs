@@ -1,5 +1,5 @@
-//! `cargo xtask test --whole`: every check there is, in slices. Results are appended to a file,
-//! from which a page is made.
+//! `cargo xtask test --whole`: all checks, in slices. Results are appended to a file, from which a
+//! page is generated.
 
 use std::{
     collections::BTreeMap,
@@ -19,13 +19,13 @@ use crate::{
     test::{Servers, print_ran},
 };
 
-/// A call starts no step that would end later than this, as far as the last run tells.
+/// A call starts no step that would end later than this, by the times of the last run.
 const SLICE: Duration = Duration::from_secs(45 * 60);
 
-/// How long a step without a time of an earlier run is expected to take.
+/// The expected time of a step without an earlier run.
 const EXPECTED: Duration = Duration::from_secs(60);
 
-/// How long a step may take: a soak of a million takes longest.
+/// The time limit of a step. A soak of a million takes longest.
 const LIMIT: Duration = Duration::from_secs(90 * 60);
 
 const RESULTS: &str = "docs/whole-tier.jsonl";
@@ -43,24 +43,24 @@ const FEATURES: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// Targets for which what needs no C compiler must build.
+/// Targets for which the crates without C code must build.
 const TARGETS: [&str; 2] = ["x86_64-pc-windows-gnu", "aarch64-apple-darwin"];
 
-/// Simulated lives: this many steps of this many seeds.
+/// Simulated runs: the number of parts, and of seeds in each.
 const SIMULATED: (u64, u64) = (10, 1_000);
 
-/// Stories that both brokers run at the same time: this many parts of this many, and as many about
-/// topics.
+/// Stories that both brokers run concurrently: the number of parts, and of stories in each. There
+/// are as many about topics.
 const STORIES: (u64, u64) = (10, 1_000);
 
 /// Groups, keys, ids, results, tags and events of a soak.
 const SOAKED: &str = "1000000";
 
-/// Rows that a relay meets that has idled on an empty table.
+/// The number of rows for a relay that has idled on an empty table.
 const BACKLOG: &str = "100000";
 
-/// Orders of a part whose processes and server are killed while jobs pay them, and the places of
-/// the parts. Together they are a million.
+/// The orders of one part. Its processes and server are killed while jobs pay the orders. All parts
+/// together have a million orders.
 const EFFECTS: &str = "100000";
 const EFFECTS_IN: [(&str, usize); 4] = [
     ("on_postgres::on_redis::effects_are_commits_whatever_is_killed", 3),
@@ -69,11 +69,11 @@ const EFFECTS_IN: [(&str, usize); 4] = [
     ("in_sqlite_and_on_sqlite::effects_are_commits_whatever_is_killed", 3),
 ];
 
-/// How a step ended.
+/// The result of a step.
 enum Ended {
     Held(String),
     Failed(String),
-    /// This machine lacks what it needs.
+    /// This machine lacks a requirement.
     NotRun(String),
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn main(servers: &Servers, restart: bool, only: &[String]) -> ExitCod
     }
 }
 
-/// Runs steps until the time of a slice is over. Whether all that have run held.
+/// Runs steps until the time of a slice is over. Returns whether all of them passed.
 fn slice(servers: &Servers, restart: bool, only: &[String]) -> Result<bool, String> {
     let begun = Instant::now();
     let earlier = read()?;
@@ -104,7 +104,7 @@ fn slice(servers: &Servers, restart: bool, only: &[String]) -> Result<bool, Stri
     let Some(built) = suites::build(&suites::WORKSPACE) else { return Err("the workspace does not build".to_owned()) };
     let steps = steps(&built, &setting)?;
     let last_run = earlier.iter().map(number_of_run).max().unwrap_or(0);
-    // What failed is run again once something has changed.
+    // A failed step is run again after a change.
     let here = commit();
     let done_in = |run: u64, step: &Step<'_>| {
         let last = earlier.iter().rfind(|line| number_of_run(line) == run && line["step"] == *step.name);
@@ -254,7 +254,8 @@ fn steps<'a>(built: &'a Built, setting: &'a Setting<'a>) -> Result<Vec<Step<'a>>
     steps.push(command("packages", "the oldest supported Rust has all that is used", msrv));
     let documentation = || run(cargo().args(["doc", "--workspace", "--all-features", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"));
     steps.push(Step { group: "packages", name: "documentation of all packages".to_owned(), seed: None, run: Box::new(documentation) });
-    // `cargo package --workspace` would need a version of each package that is not published, too.
+    // `cargo package --workspace` would need a published version of each unpublished package as
+    // well.
     steps.push(command("packages", "packages of the workspace", words(&["xtask", "publish"])));
     steps.push(Step { group: "packages", name: "fuzz targets build".to_owned(), seed: None, run: Box::new(fuzz) });
     for target in TARGETS {
@@ -316,7 +317,7 @@ fn fault_row(faults: &Path, row: &str, broker: &str, seed: u64, setting: &Settin
     run(command.envs(setting.variables.iter().map(|(name, value)| (name, value))))
 }
 
-/// Runs a command. The remark is the last line that it printed.
+/// Runs a command. The remark is the last line of its output.
 fn run(command: &mut Command) -> Ended {
     match bounded(command, LIMIT) {
         // The name of a test may have changed.
@@ -339,12 +340,12 @@ fn fuzz() -> Ended {
     }
     let mut build = Command::new("rustup");
     build.args(["run", "nightly", "cargo", "build", "--manifest-path", "fuzz/Cargo.toml"]).current_dir(root());
-    // A target folder of its own: another compiler would build the workspace again in ours.
+    // A separate target folder, because another compiler would build the workspace again in ours.
     run(build.env("CARGO_TARGET_DIR", crate::run::target().join("fuzz")).env("RUSTFLAGS", "--cfg fuzzing").env_remove("CARGO"))
 }
 
-/// What is stored does not depend on the features of serde_json that another crate of a program
-/// turns on.
+/// The stored bytes do not depend on the features of serde_json that another crate of a program
+/// enables.
 fn serde_json(setting: &Setting<'_>) -> Ended {
     let features = "serde_json/arbitrary_precision,serde_json/preserve_order,serde_json/float_roundtrip";
     let mut build = cargo();
@@ -364,7 +365,7 @@ fn serde_json(setting: &Setting<'_>) -> Ended {
 }
 
 fn advisories() -> Ended {
-    // It fetches them: where they cannot be reached, this says nothing about our crates.
+    // It downloads them. If they are unreachable, the result does not depend on our crates.
     if output(cargo().args(["deny", "--version"])).is_some() && output(cargo().args(["deny", "fetch", "db"])).is_none() {
         return Ended::NotRun("the database of advisories could not be reached".to_owned());
     }
@@ -378,7 +379,7 @@ fn deny(checks: &[&str]) -> Ended {
     run(cargo().args(["deny", "check"]).args(checks))
 }
 
-/// Checks the crates for another system, with the features that need no C compiler there.
+/// Checks the crates for another system, with the features that need no C compiler for it.
 fn check_for(target: &str) -> Ended {
     let added = Command::new("rustup").args(["target", "add", target]).output();
     if !added.is_ok_and(|added| added.status.success()) {
@@ -421,7 +422,7 @@ fn last_of_each(lines: impl Iterator<Item = Value>) -> Vec<Value> {
     last
 }
 
-/// The page: what ran, what it showed, and what could not run.
+/// The page: the steps, their results, and the steps that could not run.
 fn page(lines: &[Value], waiting: usize) -> String {
     let text = |line: &Value, field: &str| line[field].as_str().unwrap_or_default().replace('|', "\\|");
     let count = |outcome: &str| lines.iter().filter(|line| line["outcome"] == outcome).count();

@@ -1,4 +1,4 @@
-//! The broker of a run, and the lines to it.
+//! The broker of a run, and the connections to it.
 
 use std::{
     fmt,
@@ -22,12 +22,12 @@ use crate::{
     work::QUEUE,
 };
 
-/// Which broker a row is run on.
+/// The broker on which a row runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// A server that stands alone.
+    /// A single server.
     Redis,
-    /// A master that sentinels watch, and its replica.
+    /// A master with a replica, watched by sentinels.
     Sentinel,
     /// Three masters, each with a replica.
     Cluster,
@@ -36,10 +36,10 @@ pub enum Column {
 }
 
 impl Column {
-    /// All.
+    /// All columns.
     pub const ALL: [Column; 4] = [Column::Redis, Column::Sentinel, Column::Cluster, Column::Sqlite];
 
-    /// The word for it everywhere.
+    /// The name in all interfaces.
     pub fn name(self) -> &'static str {
         match self {
             Column::Redis => "redis",
@@ -65,7 +65,7 @@ impl FromStr for Column {
     }
 }
 
-/// Where the broker is.
+/// The location of the broker.
 #[derive(Debug)]
 pub(super) enum Place {
     Server {
@@ -75,7 +75,7 @@ pub(super) enum Place {
         all: Sentinels,
         killed: Option<Killed>,
     },
-    /// The tag is that of the keys that a run is about.
+    /// The hash tag of the keys of a run.
     Cluster {
         all: Cluster,
         killed: Option<Killed>,
@@ -91,35 +91,35 @@ pub(super) enum Place {
 /// The numbers of a master that was killed, and of its replica.
 type Killed = (usize, usize);
 
-/// How long a server does not answer before it is held for dead.
+/// The time without an answer after which a server is considered down.
 const DOWN_AFTER: Duration = Duration::from_millis(1_500);
 
-/// What no inspector tells.
+/// Internal data that no inspector returns.
 pub(super) struct Inside {
     /// The registered lanes.
     pub(super) lanes: Vec<Lane>,
-    /// The stored ids of all bodies, where bodies lie apart from states.
+    /// The stored ids of all bodies, if bodies are stored separately from states.
     pub(super) bodies: Vec<Vec<u8>>,
 }
 
-/// The way from a process to its broker.
+/// The connection from a process to its broker.
 #[derive(Debug)]
 pub(super) enum Line {
-    /// Through a proxy, which can be told to do harm.
+    /// Through a proxy that can inject faults.
     Proxy(Proxy),
-    /// Nothing can be done on the way.
+    /// Without a proxy, so no faults can be injected.
     Direct,
 }
 
 impl Line {
-    /// Changes what is done on the way.
+    /// Changes the injected fault.
     pub(super) fn set(&self, harm: Harm) {
         if let Line::Proxy(proxy) = self {
             proxy.set(harm);
         }
     }
 
-    /// How many replies were swallowed or cut off.
+    /// The number of replies that were swallowed or truncated.
     pub(super) fn harmed(&self) -> usize {
         match self {
             Line::Proxy(proxy) => proxy.harmed(),
@@ -177,7 +177,7 @@ impl Place {
         }
     }
 
-    /// From now on everything that processes do to the file is written down.
+    /// From now on, all file operations of processes are recorded.
     pub(super) fn record(&self) -> Result<Recording, Problem> {
         match self {
             Place::File { path, .. } => Recording::begin(path),
@@ -188,7 +188,7 @@ impl Place {
     pub(super) fn line(&self) -> Line {
         match self {
             Place::Server { server } => Line::Proxy(Proxy::to(server.port())),
-            // These tell clients themselves where to go.
+            // These servers redirect clients themselves.
             Place::Sentinels { .. } | Place::Cluster { .. } | Place::File { .. } => Line::Direct,
         }
     }
@@ -200,7 +200,7 @@ impl Place {
         }
     }
 
-    /// A planned failover: nothing is lost.
+    /// A planned failover, which loses nothing.
     pub(super) fn hand_over(&mut self) -> Result<(), Problem> {
         match self {
             Place::Sentinels { all, .. } => drop(all.hand_over()),
@@ -210,7 +210,7 @@ impl Place {
         Ok(())
     }
 
-    /// Waits until they could fail over once more.
+    /// Waits until another failover is possible.
     pub(super) fn settled(&self) -> Result<(), Problem> {
         match self {
             Place::Sentinels { all, .. } => {
@@ -226,7 +226,7 @@ impl Place {
         Ok(())
     }
 
-    /// Lets the clock of the master be wrong by so much from now on.
+    /// Sets the error of the master's clock from now on.
     pub(super) fn move_clock(&self, by_ms: i64) -> Result<(), Problem> {
         match self {
             Place::Server { server } => server.move_clock(by_ms),
@@ -236,7 +236,7 @@ impl Place {
         Ok(())
     }
 
-    /// From now on the replica of the master lacks what is written.
+    /// From now on, the replica of the master does not receive writes.
     pub(super) fn cut_off_replicas(&self) -> Result<(), Problem> {
         match self {
             Place::Sentinels { all, .. } => all.server(all.master()).cut_off_replicas(),
@@ -259,7 +259,7 @@ impl Place {
         Ok(())
     }
 
-    /// Waits until the replica of the master that was killed has taken its place.
+    /// Waits until the replica of the killed master was promoted.
     pub(super) fn wait_for_promotion(&self) -> Result<(), Problem> {
         match self {
             Place::Sentinels { all, killed: Some((_, replica)) } => drop(all.wait_for_promotion(*replica)),
@@ -269,7 +269,7 @@ impl Place {
         Ok(())
     }
 
-    /// Lets the sentinels stand still, or go on.
+    /// Suspends or resumes the sentinels.
     pub(super) fn pause_sentinels(&mut self, pause: bool) -> Result<(), Problem> {
         match self {
             Place::Sentinels { all, .. } if pause => all.pause_sentinels(0..3),
@@ -289,7 +289,7 @@ impl Place {
         Ok(())
     }
 
-    /// The database file, where there is one.
+    /// The database file, if there is one.
     pub(super) fn file(&self) -> Option<&Path> {
         match self {
             Place::File { path, .. } => Some(path),
@@ -304,7 +304,7 @@ impl Place {
         }
     }
 
-    /// Ends whatever was done to it.
+    /// Ends all injected faults.
     pub(super) fn heal(&mut self) -> Result<(), Problem> {
         match self {
             Place::Sentinels { all, killed } => {
@@ -332,8 +332,8 @@ impl Place {
         Ok(())
     }
 
-    /// How often a server has kept everybody waiting for its disk, which is no fault of a run and
-    /// may look like one.
+    /// The number of times that a server has blocked all clients because of its disk. This is not a
+    /// fault of a run, but may look like one.
     pub(super) fn disk_waits(&self) -> u64 {
         let Place::Server { server } = self else { return 0 };
         let info: String = server.ask_patiently(&["INFO", "persistence"], patience()).unwrap_or_default();
@@ -356,9 +356,9 @@ impl Place {
         }
     }
 
-    /// What can be seen of a queue only from inside.
+    /// Internal data of a queue.
     pub(super) fn inside(&self, queue: &str) -> Result<Inside, Problem> {
-        // Queues of subscriptions are in the slot of their topic.
+        // The queues of subscriptions are in the slot of their topic.
         let (own, tag) = queue.split_once('@').map_or((String::new(), queue), |(own, topic)| (format!("@{own}"), topic));
         let master = match self {
             Place::Server { server } => Some(server),

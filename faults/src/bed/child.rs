@@ -1,4 +1,4 @@
-//! The processes of a run, which do not outlive it.
+//! The processes of a run, which end with it.
 
 use std::{
     path::{Path, PathBuf},
@@ -23,28 +23,27 @@ pub struct Worker {
     name: String,
     subscribers: Vec<Subscriber>,
     history: PathBuf,
-    /// How long its history was when it was looked at.
+    /// The length of its history at the last mark.
     marked: u64,
     child: Child,
     over: bool,
 }
 
-/// What a process is made to believe: a library that is loaded before all others answers for the
-/// system. And what it may have.
+/// The environment of a process: a preloaded library replaces system calls, and limits apply.
 #[derive(Debug, Default)]
 pub(super) struct Around {
-    /// How wrong its wall clock is.
+    /// The error of its wall clock.
     pub(super) moved_ms: i64,
-    /// Its process number, where that is not the real one.
+    /// Its process id, if it is not the real one.
     pub(super) pid: Option<u32>,
-    /// Megabytes of address space.
+    /// The maximum address space in megabytes.
     pub(super) memory_mb: Option<u64>,
-    /// Where it writes down what it does to its files.
+    /// The file in which it records its file operations.
     pub(super) disk: Option<PathBuf>,
 }
 
 impl Around {
-    /// Starts a program within it. The library is compiled into this folder.
+    /// Starts a program in this environment. The library is compiled into this folder.
     fn command(&self, program: &Path, folder: &Path) -> Result<Command, Problem> {
         let mut command = match self.memory_mb {
             Some(megabytes) => {
@@ -67,13 +66,13 @@ impl Around {
     }
 }
 
-/// Where a process finds the number that it is told.
+/// The variable with its process id.
 const PID: &str = "FAULTS_PID";
 
-/// Where it finds the file in which it writes down what it does to others.
+/// The variable with the file in which it records its file operations.
 const DISK: &str = "FAULTS_DISK";
 
-/// What a renewal looks like in a history.
+/// The text of a renewal in a history.
 const RENEW: &[u8] = b"\"renew\"";
 
 /// A producer process.
@@ -83,7 +82,7 @@ pub(super) struct Producer {
     child: Child,
 }
 
-/// A process that takes the steps of an operation.
+/// A process that executes the steps of an operation.
 #[derive(Debug)]
 pub struct Operator {
     line: Line,
@@ -113,20 +112,19 @@ impl Worker {
         &self.subscribers
     }
 
-    /// Whether nobody has seen its end.
+    /// Whether its end was not seen yet.
     pub fn is_alive(&self) -> bool {
         !self.over
     }
 
-    /// True once, when it has ended.
+    /// True once after it has ended.
     pub(super) fn has_just_ended(&mut self) -> bool {
         let ended = !self.over && !matches!(self.child.try_wait(), Ok(None));
         self.over |= ended;
         ended
     }
 
-    /// Whether it has renewed a lease since it was marked: every turn and every heartbeat does
-    /// that.
+    /// Whether it has renewed a lease since the mark: every turn and every heartbeat does that.
     pub fn has_spoken(&self) -> bool {
         let history = std::fs::read(&self.history).unwrap_or_default();
         let new = history.get(usize::try_from(self.marked).unwrap_or(usize::MAX)..).unwrap_or_default();
@@ -143,17 +141,17 @@ impl Worker {
         self.over = true;
     }
 
-    /// Sends a signal, if it lives.
+    /// Sends a signal, if it is alive.
     pub fn signal(&self, signal: &str) {
         if !self.over {
             let _ = Command::new("kill").args([signal, &self.child.id().to_string()]).stderr(Stdio::null()).status();
         }
     }
 
-    /// SIGTERM; its exit code.
+    /// Sends SIGTERM and returns the exit code.
     ///
     /// # Errors
-    /// When it does not end in time.
+    /// If it does not end in time.
     pub(super) async fn terminate(&mut self, broker: &DynBroker) -> Result<Option<i32>, Problem> {
         if self.over {
             return Ok(None);
@@ -165,7 +163,7 @@ impl Worker {
         Ok(status.code())
     }
 
-    /// How many files it has open; none where that cannot be seen.
+    /// The number of its open files; zero if that is unknown.
     pub(super) fn descriptors(&self) -> u64 {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).map_or(0, |files| files.count() as u64)
     }
@@ -190,7 +188,7 @@ impl Operator {
         Ok(Operator { child: spawn(program, &Orders::Operate(orders), folder, &Around::default())?, line })
     }
 
-    /// From now on what it asks arrives late, where it has a line.
+    /// From now on, its requests arrive late, if it has a proxy.
     pub fn slow(&self) {
         self.line.set(Harm::Slow);
     }

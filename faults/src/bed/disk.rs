@@ -1,4 +1,4 @@
-//! A small file system in memory, which only root may mount.
+//! A small file system in memory, which only root can mount.
 
 use std::{
     fs::{self, File},
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::Problem;
 
-/// A disk that can be filled to the last byte.
+/// A disk that can be completely filled.
 #[derive(Debug)]
 pub struct Disk {
     folder: TempDir,
@@ -35,13 +35,13 @@ impl Disk {
         self.folder.path()
     }
 
-    /// Takes what is left.
+    /// Fills the free space.
     ///
     /// # Errors
-    /// When the file cannot be made.
+    /// If the file cannot be created.
     pub fn fill(&self) -> Result<(), Problem> {
         let mut file = File::options().create(true).append(true).open(self.path().join("films"))?;
-        // Never more than the disk has: whatever it lies on is not ours to fill.
+        // At most the size of the disk: the disk below it must not be filled.
         let mut left = self.megabytes << 20;
         for size in [64 * 1024, 4096, 512, 1] {
             while left >= size && file.write(&vec![1; size]).is_ok_and(|written| written > 0) {
@@ -51,7 +51,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Gives it back.
+    /// Frees the space again.
     pub fn free(&self) {
         let _ = fs::remove_file(self.path().join("films"));
     }

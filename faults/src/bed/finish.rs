@@ -1,4 +1,4 @@
-//! The end of every run: heal, drain, check.
+//! The end of every run: heal, drain and check.
 
 use std::{
     collections::BTreeMap,
@@ -20,25 +20,25 @@ use crate::{
     work::QUEUE,
 };
 
-/// What is left of a run.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Ended {
-    /// What the checker says.
+    /// The verdict of the checker.
     pub verdict: Verdict,
-    /// Where the histories are, if a promise was broken.
+    /// The folder with the histories, if a promise was broken.
     pub histories: Option<PathBuf>,
-    /// How often the server waited for its disk.
+    /// The number of times that the server has waited for its disk.
     pub disk_waits: u64,
-    /// What the row has measured, in milliseconds.
+    /// The measurements of the row, in milliseconds.
     pub figures: BTreeMap<&'static str, f64>,
 }
 
 impl Bed {
-    /// Heals everything, drains, takes the final state, stops the workers, and checks. Where a
-    /// promise was broken, the folder with the histories is kept.
+    /// Heals everything, drains, takes the final state, stops the workers, and checks. If a promise
+    /// was broken, the folder with the histories is kept.
     ///
     /// # Errors
-    /// When a process does not stop, or a history cannot be read.
+    /// If a process does not stop, or a history cannot be read.
     pub async fn finish(mut self) -> Result<Ended, Problem> {
         self.heal().await?;
         let schedules = self.end_schedules().await?;
@@ -50,7 +50,7 @@ impl Bed {
         let mut snapshot = snapshot::take(&self.client, &mut self.place).await?;
         (snapshot.drained_ms, snapshot.unended) = (drained_ms, unended);
         (snapshot.base, snapshot.end, snapshot.schedules) = (self.base, end, schedules);
-        // Those that have not drained are stopped where they are: the snapshot has what they hold.
+        // Workers that have not drained are killed. The snapshot has the jobs that they hold.
         for worker in 0..self.workers.len() {
             if self.workers[worker].is_alive() {
                 self.end(worker).await?;
@@ -59,7 +59,7 @@ impl Bed {
         self.producers.clear();
         let records = history::read(self.folder.path())?;
         let verdict = check(&records, &snapshot, &self.setup.terms);
-        // Whoever looks for the reason wants the whole history.
+        // An investigation needs the whole history.
         let histories = (!verdict.violations.is_empty()).then(|| self.folder.keep());
         Ok(Ended { verdict, histories, disk_waits, figures: self.figures })
     }
@@ -83,7 +83,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Waits until nothing is left to do; how long that took, if it came.
+    /// Waits until no work is left. Returns how long that took, or `None` if it did not happen.
     async fn drain(&mut self) -> Result<Option<u64>, Problem> {
         let began = Instant::now();
         let time = Duration::from_millis(self.setup.terms.drain_ms);
@@ -95,7 +95,7 @@ impl Bed {
         Ok(drained.is_ok().then(|| u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// Whether every event is read, and nothing waits or runs.
+    /// Whether every event was read, and no job waits or runs.
     async fn is_empty(&self) -> Result<bool, queue_core::Error> {
         let inspector = self.client.inspector();
         let topic = inspector.topic(TOPIC).await?;
@@ -109,8 +109,8 @@ impl Bed {
         Ok(subscriptions().all(|of| of.behind == Some(0)))
     }
 
-    /// Gives every worker the time that it has to speak again; that it does is for the checker to
-    /// say.
+    /// Gives every worker the time in which it has to renew a lease again. The checker decides
+    /// whether it did.
     async fn hear_everybody(&mut self) -> Result<(), Problem> {
         let time = Duration::from_millis(self.setup.terms.resume_ms + 500);
         let heard = async |bed: &mut Bed| bed.workers.iter().filter(|worker| worker.is_alive()).all(Worker::has_spoken);

@@ -1,4 +1,4 @@
-//! Starting the processes of a run, and starting them again.
+//! Starting and restarting the processes of a run.
 
 use std::path::PathBuf;
 
@@ -14,44 +14,44 @@ use crate::{
 };
 
 impl Bed {
-    /// Starts one more worker.
+    /// Starts another worker.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn start_worker(&mut self) -> Result<usize, Problem> {
         self.launch(None, self.setup.tomorrow, 0)
     }
 
-    /// Kills a worker, and starts another one that serves the same.
+    /// Kills a worker, and starts another one that serves the same subscriptions.
     ///
     /// # Errors
-    /// When that cannot be started.
+    /// If that cannot be started.
     pub fn replace(&mut self, worker: usize) -> Result<usize, Problem> {
         let served = self.workers[worker].subscribers().to_vec();
         self.kill(worker);
         self.start_worker_of(&served)
     }
 
-    /// Starts one more worker, which serves these subscriptions.
+    /// Starts another worker, which serves these subscriptions.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn start_worker_of(&mut self, subscribers: &[Subscriber]) -> Result<usize, Problem> {
         self.launch_of(None, self.setup.tomorrow, 0, subscribers.to_vec())
     }
 
-    /// Starts one more worker, whose wall clock is wrong by so much.
+    /// Starts another worker with this error of its wall clock.
     ///
     /// # Errors
-    /// When there is no C compiler.
+    /// If there is no C compiler.
     pub fn start_worker_at(&mut self, moved_ms: i64) -> Result<usize, Problem> {
         self.launch(None, self.setup.tomorrow, moved_ms)
     }
 
-    /// Starts one more worker, which kills itself at a point, or knows more tasks.
+    /// Starts another worker, which kills itself at a failpoint, or has more tasks.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn start_worker_with(&mut self, failpoint: Option<Failpoint>, tomorrow: bool) -> Result<usize, Problem> {
         self.launch(failpoint, tomorrow, 0)
     }
@@ -102,7 +102,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Where processes write down what they do to their files.
+    /// The file in which processes record their file operations.
     fn disk_log(&self) -> Option<PathBuf> {
         self.recording.as_ref().map(|recording| recording.log().to_owned())
     }
@@ -111,10 +111,10 @@ impl Bed {
         Common { history: self.folder.path().join(format!("{name}.jsonl")), name, url }
     }
 
-    /// Starts a worker for each that has ended by itself, as whoever runs workers would.
+    /// Starts a worker for each that has ended unexpectedly, like a service manager.
     ///
     /// # Errors
-    /// When one cannot be started.
+    /// If one cannot be started.
     pub fn tend(&mut self) -> Result<(), Problem> {
         for worker in 0..self.workers.len() {
             if self.workers[worker].has_just_ended() {
@@ -129,7 +129,8 @@ impl Bed {
 
     pub(super) fn note_down(&self, worker: usize) {
         let name = self.workers[worker].name();
-        // The history of the worker itself may end in a torn line: this one has a file of its own.
+        // The history of the worker itself may end in a torn line, so this record has a separate
+        // file.
         if let Ok(recorder) = Recorder::open(&self.folder.path().join("ends.jsonl"), name) {
             recorder.note(Phase::Ok, Operation::Down);
         }

@@ -1,8 +1,8 @@
-//! One run: a broker, processes around it, lines between, and what is done to them.
+//! One run: a broker, processes around it, connections between them, and injected faults.
 //!
-//! A run begins with [`Bed::start`], is harmed by a row, and always ends the same way:
-//! [`Bed::finish`] heals everything, lets the work drain, takes the final state, and has the
-//! histories checked.
+//! A run begins with [`Bed::start`], a row injects faults, and it always ends in the same way:
+//! [`Bed::finish`] heals everything, waits until the work has drained, takes the final state, and
+//! checks the histories.
 
 mod broker;
 mod child;
@@ -60,17 +60,17 @@ use crate::{
     work::QUEUE,
 };
 
-/// Why a run could not be made: nothing about promises.
+/// Why a run could not be made. It does not concern promises.
 pub type Problem = Box<dyn std::error::Error + Send + Sync>;
 
-/// A run under way.
+/// A run in progress.
 #[derive(Debug)]
 pub struct Bed {
-    /// Seeded: whatever a row leaves to chance comes from here.
+    /// The seeded source of all random choices of a row.
     pub rng: Rng,
-    /// The workers, in the order in which they were started; some may be gone.
+    /// The workers, in the order in which they were started. Some may have ended.
     pub workers: Vec<Worker>,
-    /// A client that no harm is done to, beside that to the broker.
+    /// A client without injected faults, also on its way to the broker.
     pub client: Client,
     setup: Setup,
     program: PathBuf,
@@ -78,26 +78,25 @@ pub struct Bed {
     recorder: Recorder,
     base: Resources,
     started: usize,
-    /// How often jobs were enqueued by the driver.
+    /// The number of times that the driver has enqueued jobs.
     added: u64,
     figures: BTreeMap<&'static str, f64>,
     schedules: Vec<Defined>,
-    /// What processes do to the file, while that is written down; and the file as a power cut has
-    /// left it.
+    /// The recorded file operations of processes, and the file after a power cut.
     recording: Option<Recording>,
     restored: Option<PathBuf>,
     place: Place,
     folder: TempDir,
 }
 
-/// The histories of more jobs are too much for memory.
+/// The histories of more jobs do not fit into memory.
 const MANY: u64 = 100_000;
 
 impl Bed {
     /// Starts a broker and the processes.
     ///
     /// # Errors
-    /// When something of it cannot be had here.
+    /// If a part of it is not available here.
     pub async fn start(column: Column, setup: Setup, seed: u64, program: &Path) -> Result<Bed, Problem> {
         let folder = if setup.jobs > MANY { on_disk() } else { folder() };
         let recorder = Recorder::open(&folder.path().join("driver.jsonl"), "driver")?;
@@ -127,7 +126,7 @@ impl Bed {
             let inspector = bed.client.inspector();
             if bed.setup.mix.limited {
                 inspector.set_limit(QUEUE, LIMIT, |rule| rule.concurrency = cap).await?;
-                // One that is never full, so that all have two slots.
+                // A limit that is never full, so that all jobs have two slots.
                 let rate = bed.setup.terms.rate;
                 let per_second = rate.map(|rate| Rate::new(rate.per_second, Duration::from_secs(1))).transpose()?;
                 let all = |rule: &mut LimitRule| {
@@ -155,12 +154,12 @@ impl Bed {
         Ok(bed)
     }
 
-    /// On what this run is.
+    /// The broker of this run.
     pub fn column(&self) -> Column {
         self.place.column()
     }
 
-    /// What was laid out.
+    /// The setup of this run.
     pub fn setup(&self) -> &Setup {
         &self.setup
     }
@@ -175,13 +174,13 @@ impl Bed {
         Duration::from_millis(self.rng.u64(from..=to))
     }
 
-    /// One of the workers that live.
+    /// One of the live workers.
     pub fn any_worker(&mut self) -> usize {
         let living: Vec<usize> = (0..self.workers.len()).filter(|n| self.workers[*n].is_alive()).collect();
         living[self.rng.usize(..living.len())]
     }
 
-    /// The server, where there is one.
+    /// The server, if there is one.
     ///
     /// # Errors
     /// On SQLite.
@@ -192,12 +191,12 @@ impl Bed {
     /// Changes a setting of the server.
     ///
     /// # Errors
-    /// On SQLite, or when the server refuses.
+    /// On SQLite, or if the server refuses.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), Problem> {
         Ok(self.server()?.ask_patiently(&["CONFIG", "SET", name, value], patience())?)
     }
 
-    /// Lets the replica take the master's place as a careful operator does it: nothing is lost.
+    /// Promotes the replica as a careful operator would, without a loss.
     ///
     /// # Errors
     /// Without sentinels and without a cluster, here and below.
@@ -206,8 +205,7 @@ impl Bed {
         tokio::task::block_in_place(|| self.place.hand_over())
     }
 
-    /// Lets the clock of the server, or of the master, be wrong by so much from now on. In whole
-    /// seconds.
+    /// Sets the error of the clock of the server, or of the master, from now on, in whole seconds.
     ///
     /// # Errors
     /// On SQLite and a cluster.
@@ -216,7 +214,7 @@ impl Bed {
         tokio::task::block_in_place(|| self.place.move_clock(by * 1_000))
     }
 
-    /// From now on the replica of the master lacks what is written.
+    /// From now on, the replica of the master does not receive writes.
     ///
     /// # Errors
     /// As above.
@@ -234,7 +232,7 @@ impl Bed {
         tokio::task::block_in_place(|| self.place.kill_master())
     }
 
-    /// Waits until the replica of a master that was killed has taken its place.
+    /// Waits until the replica of a killed master was promoted.
     ///
     /// # Errors
     /// As above, or when no master was killed.
@@ -242,7 +240,7 @@ impl Bed {
         tokio::task::block_in_place(|| self.place.wait_for_promotion())
     }
 
-    /// Waits until the servers could fail over once more.
+    /// Waits until another failover is possible.
     ///
     /// # Errors
     /// Without sentinels and without a cluster.
@@ -250,7 +248,7 @@ impl Bed {
         tokio::task::block_in_place(|| self.place.settled())
     }
 
-    /// Lets all sentinels stand still, or go on.
+    /// Suspends or resumes all sentinels.
     ///
     /// # Errors
     /// Without sentinels.
@@ -268,10 +266,10 @@ impl Bed {
         tokio::task::block_in_place(|| self.place.move_slot())
     }
 
-    /// Brings back what was killed, in the middle of a run.
+    /// Restarts killed servers in the middle of a run.
     ///
     /// # Errors
-    /// When it does not come.
+    /// If they do not start.
     pub fn bring_back(&mut self) -> Result<(), Problem> {
         tokio::task::block_in_place(|| self.place.heal())
     }
@@ -279,7 +277,7 @@ impl Bed {
     /// The disk of the SQLite file.
     ///
     /// # Errors
-    /// When it has none of its own.
+    /// If it has no separate disk.
     pub fn disk(&self) -> Result<&Disk, Problem> {
         self.place.disk().ok_or_else(|| "this row needs a disk of its own".into())
     }
@@ -287,60 +285,60 @@ impl Bed {
     /// The database file.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If there is none.
     pub fn file(&self) -> Result<PathBuf, Problem> {
         self.place.file().map(Path::to_owned).ok_or_else(|| "this row needs a file".into())
     }
 
-    /// Waits until the broker says this of its condition, as workers, `/health`, `status` and
-    /// `doctor` hear it.
+    /// Waits until the broker reports this condition. Workers, `/health`, `status` and `doctor`
+    /// also receive it.
     ///
     /// # Errors
-    /// When it does not in time.
+    /// If it does not in time.
     pub async fn until_told(&mut self, what: &str, holds: fn(&Condition) -> bool) -> Result<(), Problem> {
         let told = async |bed: &mut Bed| bed.client.inspector().condition().await.is_ok_and(|condition| holds(&condition));
         self.until(what, told).await
     }
 
-    /// Notes that harm is done: to a process by its name, to the broker, or to a line.
+    /// Records an injected fault: to a process by its name, to the broker, or to a connection.
     pub fn harm(&self, name: &str, target: &str) {
         self.recorder.note(Phase::Ok, Operation::Fault { name: name.to_owned(), target: target.to_owned() });
     }
 
-    /// Notes something of the driver's own.
+    /// The recorder for the driver's own entries.
     pub fn recorder(&self) -> &Recorder {
         &self.recorder
     }
 
-    /// Keeps what a row has measured, for the report.
+    /// Stores a measurement of a row, for the report.
     pub fn measured(&mut self, what: &'static str, time: Duration) {
         self.figures.insert(what, time.as_secs_f64() * 1000.0);
     }
 
-    /// Harms the lines of all producers.
+    /// Injects a fault into the connections of all producers.
     pub fn harm_producers(&mut self, harm: Harm) {
         self.harm(&format!("{harm:?}"), "producers");
         self.producers.iter().for_each(|producer| producer.line.set(harm));
     }
 
-    /// Harms the line of one worker.
+    /// Injects a fault into the connection of one worker.
     pub fn harm_line(&mut self, worker: usize, harm: Harm) {
         let worker = &self.workers[worker];
         self.harm(&format!("{harm:?}"), worker.name());
         worker.line.set(harm);
     }
 
-    /// That a reply was swallowed or cut off on any line.
+    /// Checks that a reply was swallowed or truncated on any connection.
     ///
     /// # Errors
-    /// The harm has missed its moment.
+    /// If no fault has hit a reply.
     pub fn has_hit_replies(&self) -> Result<(), Problem> {
         let lines = self.producers.iter().map(|producer| &producer.line).chain(self.workers.iter().map(|worker| &worker.line));
         let harmed: usize = lines.map(Line::harmed).sum();
         if harmed > 0 { Ok(()) } else { Err(missed("no reply was swallowed or cut off").into()) }
     }
 
-    /// Ends the harm to all lines.
+    /// Ends the faults of all connections.
     pub fn clear_lines(&mut self) {
         let lines = self.producers.iter().map(|producer| &producer.line).chain(self.workers.iter().map(|worker| &worker.line));
         lines.for_each(|line| line.set(Harm::None));
@@ -353,21 +351,21 @@ impl Bed {
         self.note_down(worker);
     }
 
-    /// Lets a worker stand still (`SIGSTOP`).
+    /// Suspends a worker (`SIGSTOP`).
     pub fn stop(&mut self, worker: usize) {
         self.harm("stop", self.workers[worker].name());
         self.workers[worker].signal("-STOP");
     }
 
-    /// Lets it go on.
+    /// Resumes a worker.
     pub fn go_on(&mut self, worker: usize) {
         self.workers[worker].signal("-CONT");
     }
 
-    /// Tells a worker to stop (SIGTERM); its exit code.
+    /// Stops a worker (SIGTERM), and returns its exit code.
     ///
     /// # Errors
-    /// When it does not end in time.
+    /// If it does not end in time.
     pub async fn end(&mut self, worker: usize) -> Result<Option<i32>, Problem> {
         let broker = self.client.broker().clone();
         let code = self.workers[worker].terminate(&broker).await?;
@@ -375,11 +373,11 @@ impl Bed {
         Ok(code)
     }
 
-    /// Waits until so many jobs are done, or nothing is left to be enqueued. Workers that end are
-    /// started again.
+    /// Waits until this number of jobs is done, or no jobs are left to be enqueued. Workers that
+    /// end are restarted.
     ///
     /// # Errors
-    /// When that takes too long.
+    /// If that takes too long.
     pub async fn progress(&mut self, done: u64) -> Result<(), Problem> {
         self.until("jobs to be done", async |bed| {
             bed.counter(Counter::Done).await >= done || bed.producers.iter_mut().all(Producer::has_ended)
@@ -387,10 +385,10 @@ impl Bed {
         .await
     }
 
-    /// Waits, and starts workers again that end meanwhile.
+    /// Waits, and restarts workers that end in the meantime.
     ///
     /// # Errors
-    /// When one cannot be started.
+    /// If one cannot be started.
     pub async fn pass(&mut self, time: Duration) -> Result<(), Problem> {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -403,7 +401,7 @@ impl Bed {
     /// Waits for an event.
     ///
     /// # Errors
-    /// The verdict when it times out, here and below.
+    /// The verdict if it times out, here and below.
     pub async fn until(&mut self, what: &str, holds: impl AsyncFnMut(&mut Bed) -> bool) -> Result<(), Problem> {
         self.until_within(what, patience(), holds).await
     }
@@ -422,8 +420,8 @@ impl Bed {
         ended.await?
     }
 
-    /// Sets how many jobs of each key run at once from now on. While the broker is away, nothing
-    /// changes.
+    /// Sets the number of jobs of each key that run at once. While the broker is unreachable,
+    /// nothing changes.
     pub async fn cap(&mut self, cap: usize) {
         self.harm("change a limit", "broker");
         self.recorder.note(Phase::Invoke, Operation::Cap { cap });
@@ -438,8 +436,8 @@ impl Bed {
         self.producers.iter_mut().all(Producer::has_ended)
     }
 
-    /// Enqueues more jobs than those of the producers, and returns between which two numbers theirs
-    /// are.
+    /// Enqueues more jobs in addition to those of the producers, and returns the range of their
+    /// numbers.
     pub async fn enqueue(&mut self, jobs: u64, mix: Mix) -> Range<u64> {
         self.added += 1;
         let first_key = (self.setup.producers + self.added) << 40;
@@ -448,7 +446,7 @@ impl Bed {
         first_key..first_key + (1 << 40)
     }
 
-    /// How many jobs with these numbers have started.
+    /// The number of these jobs that have started.
     ///
     /// # Errors
     /// When a history cannot be read, here and below.
@@ -461,26 +459,26 @@ impl Bed {
         Ok(started.collect::<BTreeSet<_>>().len())
     }
 
-    /// How often workers have renewed leases, with turns and with heartbeats: each call that claims
-    /// does.
+    /// The number of lease renewals of workers, with turns and with heartbeats. Each claim renews a
+    /// lease as well.
     pub fn renewals(&self) -> Result<usize, Problem> {
         let records = history::read(self.folder.path())?;
         Ok(records.iter().filter(|record| matches!(record.operation, Operation::Renew { .. })).count())
     }
 
-    /// A counter of the queue; zero while the broker is away.
+    /// A counter of the queue; zero while the broker is unreachable.
     pub async fn counter(&self, counter: Counter) -> u64 {
         self.client.inspector().stats(QUEUE).await.map_or(0, |stats| stats.total(counter))
     }
 
-    /// How many jobs are in a state; none while the broker is away.
+    /// The number of jobs in a state; zero while the broker is unreachable.
     pub async fn depth(&self, state: JobState) -> u64 {
         self.client.inspector().stats(QUEUE).await.map_or(0, |stats| stats.count(state))
     }
 
     fn resources(&mut self) -> Resources {
         let mut resources = self.place.resources();
-        // As many as one worker has, more or less: their number differs.
+        // The approximate number of one worker, because the number of workers differs.
         resources.connections /= self.workers.iter().filter(|worker| worker.is_alive()).count().max(1) as u64;
         resources.descriptors = self.workers.iter().filter(|worker| worker.is_alive()).map(Worker::descriptors).max().unwrap_or(0);
         resources

@@ -1,4 +1,4 @@
-//! Jobs of a run that stand still, and what a person does to all of them.
+//! Standing jobs of a run, and operations on all of them.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -15,16 +15,16 @@ use crate::{
     work::{Plan, QUEUE, digest, work},
 };
 
-/// How the ids of jobs that stand still begin.
+/// The prefix of the ids of standing jobs.
 const STANDING: &str = "standing-";
 
-/// Behind the numbers of all producers.
+/// The first number after those of all producers.
 const FIRST: u64 = 1 << 60;
 
-/// How long the jobs wait that stand still.
+/// The delay of standing jobs.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Jobs of one call.
+/// The number of jobs in one call.
 const BULK: u64 = 1_000;
 
 impl Bed {
@@ -62,7 +62,7 @@ impl Bed {
         Ok(handle)
     }
 
-    /// Starts an operation that cancels all jobs that stand still. It has no runner yet.
+    /// Starts an operation that cancels all standing jobs. It has no runner yet.
     ///
     /// # Errors
     /// When it is refused.
@@ -72,7 +72,7 @@ impl Bed {
         Ok(self.client.inspector().start_operation(QUEUE, &new).await?.id)
     }
 
-    /// Starts a process that takes its steps.
+    /// Starts a process that executes its steps.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -83,16 +83,16 @@ impl Bed {
         Operator::start(&self.program, orders, line)
     }
 
-    /// The operation as it is stored; `None` while the broker is away.
+    /// The stored operation; `None` while the broker is unreachable.
     pub async fn operation(&self, id: &str) -> Option<Stored> {
         self.client.inspector().operation(QUEUE, id).await.ok()
     }
 
-    /// Waits until it has ended, and finds out whether it has changed what it should have, once:
-    /// each of the jobs that stood still is cancelled, and it has counted as many.
+    /// Waits until it has ended, and checks that it has made each change once: each standing job is
+    /// cancelled, and its count is correct.
     ///
     /// # Errors
-    /// When it has not.
+    /// If the check fails.
     pub async fn is_carried_out(&mut self, id: &str, jobs: u64) -> Result<Stored, Problem> {
         let of = id.to_owned();
         self.until("the operation to end", async |bed| bed.operation(&of).await.is_some_and(|operation| !operation.is_running())).await?;

@@ -1,4 +1,5 @@
-//! Power cuts: the database as it could be after each, and the run that goes on after one of them.
+//! Power cuts: the possible databases after each cut, and the continuation of the run after one of
+//! them.
 
 use std::{
     collections::BTreeMap,
@@ -22,25 +23,25 @@ use crate::{
     work::QUEUE,
 };
 
-/// Where processes write down what they do to their files.
+/// The file in which processes record their file operations.
 #[derive(Debug)]
 pub(super) struct Recording {
     log: PathBuf,
-    /// The database and its log when the first process began.
+    /// The database and its log at the start of the first process.
     base: BTreeMap<String, Vec<u8>>,
 }
 
 /// A power cut.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
-    /// Before this entry of the log.
+    /// The entry of the log before which it happens.
     at: usize,
     loss: Loss,
     seed: u64,
 }
 
 impl Recording {
-    /// Begins, while no process but the driver has the file open.
+    /// Begins, while only the driver has the file open.
     pub(super) fn begin(database: &Path) -> Result<Recording, Problem> {
         Ok(Recording { log: database.with_file_name("disk.log"), base: files(database)? })
     }
@@ -51,12 +52,13 @@ impl Recording {
 }
 
 impl Bed {
-    /// Lets all work end, then cuts the power at so many moments of it, one after the other, and
-    /// looks at what is left; in the end the run goes on from one of them, as it was then.
+    /// Waits until all work has ended, then simulates `cuts` power cuts at moments of the
+    /// recording, one after the other, and checks the remaining database. Finally the run continues
+    /// from one of them.
     ///
     /// # Errors
-    /// When something was lost that may not be lost, or nothing could have been: then the cuts have
-    /// hit nothing.
+    /// If acknowledged data was lost, or if nothing could have been lost: then the cuts had no
+    /// effect.
     pub async fn cut_power(&mut self, cuts: usize, keeps: Keeps) -> Result<(), Problem> {
         self.rest().await?;
         let recording = self.recording.take().ok_or("this row needs a recording of the disk")?;
@@ -88,7 +90,7 @@ impl Bed {
             match found {
                 Ok(Found { broken, lost: missing, told: all }) if broken.is_empty() => (lost, told) = (lost + missing.len(), told + all),
                 found => {
-                    // As it was before anybody opened it.
+                    // The file before it was opened.
                     let _ = fs::remove_dir_all(&folder);
                     lay_out(&disk, cut, &folder)?;
                     let what = found.map_or_else(
@@ -99,8 +101,8 @@ impl Bed {
                     return Err(format!("power cut {cut:?} of {}: {what}; its files: {}", log.len(), kept.display()).into());
                 }
             }
-            // A disk that lies about what it has must be seen to lose something: else this row sees
-            // nothing.
+            // A loss must be detected for a disk that acknowledges data without storing it.
+            // Otherwise this row detects nothing.
             if number % 10 == 0 {
                 let lie = Cut { loss: Loss::Latest, ..*cut };
                 let left = lay_out(&liar, &lie, &scratch.path().join("lie"))?;
@@ -124,7 +126,7 @@ impl Bed {
         }
     }
 
-    /// Until everything that was wanted is done, and nobody has the file open but the driver.
+    /// Waits until all work is done, and only the driver has the file open.
     async fn rest(&mut self) -> Result<(), Problem> {
         let jobs = self.setup.jobs;
         self.until("all jobs to be done", async |bed| {
@@ -142,7 +144,7 @@ impl Bed {
         Cut { at: self.rng.usize(1..=entries), loss, seed: self.rng.u64(..) }
     }
 
-    /// The run goes on from here: the file as it was left, the histories as they were then, new
+    /// Continues the run from here: with the remaining file, the histories at that time, and new
     /// processes.
     async fn restore(&mut self, log: &Log, cut: &Cut, left: &Path) -> Result<(), Problem> {
         let mut histories: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
@@ -167,10 +169,10 @@ impl Bed {
         Ok(())
     }
 
-    /// New processes on the database that was restored.
+    /// Starts new processes on the restored database.
     ///
     /// # Errors
-    /// When none was, or a process cannot be started.
+    /// If none was restored, or a process cannot be started.
     pub async fn power_returns(&mut self) -> Result<(), Problem> {
         let restored = self.restored.take().ok_or("no database was restored")?;
         let Place::File { path, .. } = &mut self.place else { return Err("this row needs a file".into()) };
@@ -183,7 +185,7 @@ impl Bed {
     }
 }
 
-/// Writes the files that a cut leaves, and says where the database is.
+/// Writes the files after a cut, and returns the path of the database.
 fn lay_out(disk: &Disk<'_>, cut: &Cut, folder: &Path) -> Result<PathBuf, Problem> {
     let _ = fs::remove_dir_all(folder);
     fs::create_dir_all(folder)?;
@@ -193,9 +195,10 @@ fn lay_out(disk: &Disk<'_>, cut: &Cut, folder: &Path) -> Result<PathBuf, Problem
     Ok(folder.join("queue.db"))
 }
 
-/// Opens what is left as everybody would; all jobs and their states, if nothing is wrong with it.
+/// Opens the remaining database in the usual way. Returns all jobs and their states, if there is no
+/// damage.
 async fn look(database: &Path) -> Result<BTreeMap<String, JobState>, Problem> {
-    // A disk of this machine that stands still for some seconds breaks no promise.
+    // A disk of this machine that is blocked for some seconds breaks no promise.
     let url = queue_core::Client::sqlite_url(database);
     let client = match Client::connect(&url).await {
         Err(error) if error.is_transient() => Client::connect(&url).await?,
@@ -207,7 +210,7 @@ async fn look(database: &Path) -> Result<BTreeMap<String, JobState>, Problem> {
     if let Some(damage) = damages.first() {
         return Err(format!("{} damages, such as {}: {}", damages.len(), damage.kind, damage.subject).into());
     }
-    // A cut before the first job leaves no queue: `judge` says whether one may be missing.
+    // A cut before the first job leaves no queue. `judge` decides whether jobs may be missing.
     let is_there = inspector.queues().await?.iter().any(|queue| queue == QUEUE);
     let mut there = BTreeMap::new();
     for state in JobState::ALL.into_iter().filter(|_| is_there) {

@@ -1,4 +1,4 @@
-//! The schedules of a run, and what their ticks are to be.
+//! The schedules of a run, and their expected ticks.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,29 +13,29 @@ use crate::{
     work::QUEUE,
 };
 
-/// A schedule that a row has defined.
+/// A schedule of a row.
 #[derive(Debug)]
 pub(super) struct Defined {
     address: ScheduleAddress,
     wanted: Wanted,
 }
 
-/// What its ticks are to be.
+/// The expected ticks.
 #[derive(Clone, Debug)]
 pub enum Wanted {
-    /// One at each multiple of so many milliseconds from the first on.
+    /// One at each multiple of `period_ms` from the first one on.
     Every {
         /// The period.
         period_ms: i64,
         /// The first tick.
         first_ms: i64,
     },
-    /// These and no other, in milliseconds since 1970.
+    /// Exactly these ticks, in milliseconds since 1970.
     Made(Vec<i64>),
 }
 
 impl Bed {
-    /// Defines a schedule whose ticks write down that they ran, with its first tick in the record.
+    /// Defines a schedule whose ticks record their runs. The record has its first tick.
     ///
     /// # Errors
     /// When it is refused.
@@ -47,15 +47,15 @@ impl Bed {
         Ok(())
     }
 
-    /// What the broker says of a schedule; `None` while it is away.
+    /// The record of a schedule; `None` while the broker is unreachable.
     pub async fn schedule_record(&self, name: &str) -> Option<ScheduleRecord> {
         self.client.schedules().get(&ScheduleAddress::new(QUEUE, name).ok()?).await.ok()?
     }
 
-    /// Waits until each schedule has made a tick more.
+    /// Waits until each schedule has made one more tick.
     ///
     /// # Errors
-    /// When one does not.
+    /// If one does not.
     pub async fn ticked(&mut self) -> Result<(), Problem> {
         let names: Vec<String> = self.schedules.iter().map(|known| known.address.name.clone()).collect();
         for name in names {
@@ -66,10 +66,10 @@ impl Bed {
         Ok(())
     }
 
-    /// What the broker says of a schedule, when it answers.
+    /// The record of a schedule, when the broker answers.
     ///
     /// # Errors
-    /// When it does not in time.
+    /// If it does not in time.
     pub async fn until_known(&mut self, name: &str) -> Result<ScheduleRecord, Problem> {
         let mut record = None;
         let known = async |bed: &mut Bed| {
@@ -80,7 +80,7 @@ impl Bed {
         record.ok_or_else(|| format!("there is no schedule {name}").into())
     }
 
-    /// Stops all ticks, and says what the ticks were to be.
+    /// Stops all ticks, and returns the expected ticks.
     pub(super) async fn end_schedules(&mut self) -> Result<Vec<HeldSchedule>, Problem> {
         let mut held = Vec::new();
         for Defined { address, wanted } in std::mem::take(&mut self.schedules) {
@@ -93,7 +93,7 @@ impl Bed {
                 Wanted::Every { period_ms, first_ms } => Ticks::Every { period_ms, first_ms, next_ms },
                 Wanted::Made(ticks) => Ticks::Made(ticks),
             };
-            // A tick that waits for the end of a job is not forgotten.
+            // A tick that waits for the end of a job counts as well.
             let skipped = record.skipped + u64::from(record.waiting.is_some());
             held.push(HeldSchedule { name: address.name, ticks, made: record.made, skipped });
         }
@@ -107,12 +107,12 @@ fn ms(time: SystemTime) -> i64 {
 }
 
 impl Wanted {
-    /// One at each multiple of so many milliseconds, from the one that comes next on.
+    /// One at each multiple of `period_ms`, starting with the next tick.
     pub fn every(period_ms: i64, record: &ScheduleRecord) -> Wanted {
         Wanted::Every { period_ms, first_ms: record.next.map_or(0, ms) }
     }
 
-    /// Those that it has made so far, one a second, and these.
+    /// The ticks up to now, one per second, and these.
     pub fn seconds_and(record: &ScheduleRecord, more: &[i64]) -> Wanted {
         let last = record.last.map_or(0, ms);
         let made = i64::try_from(record.made).unwrap_or(0);

@@ -1,33 +1,33 @@
-//! How a run is laid out.
+//! The setup of a run.
 
 use crate::{checker::Terms, events::Subscriber, process::Mix};
 
-/// How a run is laid out before anything is harmed.
+/// The setup of a run before faults are injected.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Worker processes.
     pub workers: usize,
-    /// Jobs at once of each.
+    /// The concurrency of each worker.
     pub concurrency: usize,
-    /// Whether workers know tomorrow's task.
+    /// Whether workers have tomorrow's task.
     pub tomorrow: bool,
-    /// One tick of a schedule in so many is sent so late that somebody else has the schedule; 0:
-    /// none.
+    /// The fraction of ticks, as a divisor, that are sent so late that another worker has the
+    /// schedule. 0 means none.
     pub late_ticks: u32,
-    /// What each worker serves: the first the first of these, and so on, again and again. Without
-    /// any, all serve the queue of all jobs.
+    /// The subscriptions of each worker: the workers use the entries in rotation. If it is empty,
+    /// all workers serve the queue of all jobs.
     pub subscribers: &'static [&'static [Subscriber]],
-    /// Jobs that are enqueued, over all producers.
+    /// The number of jobs, over all producers.
     pub jobs: u64,
     /// Producer processes.
     pub producers: u64,
-    /// Callers of each.
+    /// The number of callers of each producer.
     pub callers: u64,
-    /// Between two enqueues of a caller, in milliseconds.
+    /// The pause between two enqueues of a caller, in milliseconds.
     pub pause_ms: u64,
-    /// How long an enqueue is tried, in milliseconds.
+    /// The deadline of an enqueue, in milliseconds.
     pub deadline_ms: u64,
-    /// What the jobs are.
+    /// The mix of jobs.
     pub mix: Mix,
     /// Options of the server.
     pub server: &'static [&'static str],
@@ -35,19 +35,18 @@ pub struct Setup {
     pub by_cpu: bool,
     /// Whether the clocks of the servers can be moved.
     pub own_clocks: bool,
-    /// Megabytes of a file system of its own for the SQLite file; `None`: where temporary files
-    /// lie.
+    /// The size of a separate file system for the SQLite file, in megabytes. `None` for the folder
+    /// of temporary files.
     pub disk_mb: Option<u32>,
-    /// Megabytes of address space that a worker may have; `None`: as many as it likes.
+    /// The maximum address space of a worker, in megabytes. `None` for no limit.
     pub memory_mb: Option<u64>,
-    /// Whether everything that processes do to the SQLite file is written down, for cutting the
-    /// power.
+    /// Whether all operations of processes on the SQLite file are recorded, for power cuts.
     pub recorded: bool,
-    /// Whether the SQLite file keeps what it acknowledged when processes die, and no more.
+    /// Whether the SQLite file is only durable against crashes of processes.
     pub process_crash: bool,
-    /// What all workers are told when they ask for their process number; `None`: the truth.
+    /// The process id that all workers get from the system. `None` for the real one.
     pub pid: Option<u32>,
-    /// What was agreed on.
+    /// The guarantees of the run.
     pub terms: Terms,
 }
 

@@ -1,4 +1,4 @@
-//! The final state of a broker, as the checker wants it.
+//! The final state of a broker, for the checker.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,7 +17,7 @@ use crate::{
     work::{QUEUE, key_and_digest},
 };
 
-/// What a real broker holds: what it lists, and what is stored and listed nowhere.
+/// The contents of a real broker: the listed jobs, and stored jobs that are not listed.
 pub(super) async fn take(client: &Client, place: &mut Place) -> Result<Snapshot, Problem> {
     let inspector = client.inspector();
     let (subscriptions, log) = topic(&inspector).await?;
@@ -28,7 +28,7 @@ pub(super) async fn take(client: &Client, place: &mut Place) -> Result<Snapshot,
         let inside = place.inside(queue)?;
         lanes.extend(inside.lanes);
         for id in inside.bodies {
-            // A made id has 16 bytes, a given one stands behind a `=`.
+            // A generated id has 16 bytes. A given id has the prefix `=`.
             let id = match id.strip_prefix(b"=") {
                 Some(given) => String::from_utf8_lossy(given).into_owned(),
                 None => made(&id),
@@ -73,8 +73,8 @@ pub(crate) async fn topic(inspector: &Inspector) -> Result<(Vec<HeldSubscription
     }
 }
 
-/// How many slots of groups and limits are held: by the limit of which most are held, as one job
-/// may hold one of each.
+/// The number of held slots of groups and limits. It is that of the limit with most held slots,
+/// because one job may hold a slot of each.
 pub(crate) async fn slots(inspector: &Inspector, subscriptions: &[HeldSubscription]) -> Result<u64, Error> {
     let mut slots = 0;
     for queue in queues(subscriptions) {
@@ -92,7 +92,7 @@ pub(crate) async fn slots(inspector: &Inspector, subscriptions: &[HeldSubscripti
     Ok(slots + limits.iter().map(|limit| limit.held).max().unwrap_or(0))
 }
 
-/// The counters of the queue of all jobs and of those of subscriptions, by name, added up.
+/// The sums of the counters of the queue of all jobs and of the queues of subscriptions, by name.
 pub(crate) async fn counters(inspector: &Inspector, subscriptions: &[HeldSubscription]) -> Result<BTreeMap<String, u64>, Error> {
     let mut counters = BTreeMap::new();
     for queue in queues(subscriptions) {
@@ -135,14 +135,14 @@ pub(crate) async fn listed(inspector: &Inspector, queue: &str) -> Result<(Vec<He
     Ok((jobs, seen))
 }
 
-/// A line that a handler of the suite told.
+/// A log line of a handler of the suite.
 fn told(text: &str) -> Option<Told> {
     let mut numbers = text.split(' ').map(|number| number.parse::<u64>().ok());
     let (claim, line, of) = (numbers.next()??, numbers.next()??, numbers.next()??);
     Some(Told { claim, line: line.try_into().ok()?, of: of.try_into().ok()? })
 }
 
-/// The text of a made id.
+/// The text of a generated id.
 fn made(bytes: &[u8]) -> String {
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let cut = |from: usize, to: usize| hex.get(from..to).unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! What a row does to the topic of a run, and to its subscriptions.
+//! Changes of the topic of a run and of its subscriptions.
 
 use queue_core::{
     broker::{Counter, RewindTarget},
@@ -26,23 +26,23 @@ impl Bed {
         .await
     }
 
-    /// How many events a subscription has not read, and of those that it has read have not ended;
-    /// `None` while that is not known.
+    /// The number of events that a subscription has not read or that have not ended; `None` while
+    /// that is unknown.
     pub async fn behind(&self, of: Subscriber) -> Option<u64> {
         let topic = self.client.inspector().topic(TOPIC).await.ok()??;
         let found = topic.subscriptions.into_iter().find(|subscription| subscription.name == of.name())?;
         Some(found.behind? + found.open)
     }
 
-    /// Sets what the topic keeps.
+    /// Sets the retention of the topic.
     ///
     /// # Errors
-    /// When it is refused.
+    /// If it is refused.
     pub async fn keep(&mut self, retention: Retention) -> Result<(), Problem> {
         Ok(self.client.inspector().set_retention(TOPIC, retention).await?)
     }
 
-    /// Removes what the topic does not keep. While the broker is away, nothing.
+    /// Trims the topic. While the broker is unreachable, nothing happens.
     pub async fn trim(&mut self) {
         if let Ok(trimmed) = self.client.inspector().trim_topic(TOPIC).await {
             self.harm("trim", "broker");
@@ -50,11 +50,11 @@ impl Bed {
         }
     }
 
-    /// Rewinds a subscription. If the rewind is not to end, its runner dies after the first steps,
-    /// and another rewind begins anew.
+    /// Rewinds a subscription. With `dies`, its runner ends after the first steps, and another
+    /// rewind starts.
     ///
     /// # Errors
-    /// When it does not come to its end in time.
+    /// If it does not end in time.
     pub async fn rewind(&mut self, of: Subscriber, to: history::Mark, dies: bool) -> Result<(), Problem> {
         self.harm("rewind", "broker");
         let operation = || Operation::Rewind { subscription: of.queue(), to };

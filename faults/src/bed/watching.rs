@@ -1,4 +1,4 @@
-//! A watcher of the queue of a run, and what it was told.
+//! A watcher of the queue of a run, and its transitions.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use super::{Bed, Problem};
 use crate::work::QUEUE;
 
-/// It reads in a task of its own, for as long as it is let.
+/// It reads in a separate task, unless it is suspended.
 #[derive(Debug)]
 pub struct Watcher {
     seen: Arc<Mutex<Vec<Watched>>>,
@@ -37,22 +37,22 @@ impl Watcher {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How much it was told.
+    /// The number of received transitions and losses.
     pub fn told(&self) -> usize {
         self.seen().len()
     }
 
-    /// How often it was told of a loss.
+    /// The number of reported losses.
     pub fn losses(&self) -> usize {
         self.seen().iter().filter(|watched| matches!(watched, Watched::Lost(_))).count()
     }
 
-    /// Lets it read on, or keeps it from that: a program that is busy with something else.
+    /// Resumes or suspends reading, to simulate a busy program.
     pub fn reads(&self, reads: bool) {
         self.reads.store(reads, Ordering::Relaxed);
     }
 
-    /// The states that it was told of a job since the last loss; `None`: it is new.
+    /// The transitions of a job since the last loss; the state is `None` for a new job.
     fn story(&self, id: &JobId) -> Vec<(Option<JobState>, Option<JobState>)> {
         let mut story = Vec::new();
         for watched in &*self.seen() {
@@ -65,10 +65,10 @@ impl Watcher {
         story
     }
 
-    /// Waits until it was told of each transition of a job that is enqueued now and runs once.
+    /// Waits until it has received each transition of a job that is enqueued now and runs once.
     ///
     /// # Errors
-    /// When it was not in time.
+    /// If it has not in time.
     pub async fn hears_of(&self, bed: &mut Bed, id: &JobId) -> Result<(), Problem> {
         use JobState::{Active, Done, Ready};
         let whole = [(None, Some(Ready)), (Some(Ready), Some(Active)), (Some(Active), Some(Done))];
@@ -80,11 +80,11 @@ impl Watcher {
         Ok(())
     }
 
-    /// Waits until each job is in the state that it was told last, since the last loss. A job that
-    /// is gone was told to have ended.
+    /// Waits until each job is in the last received state since the last loss. A removed job must
+    /// have ended.
     ///
     /// # Errors
-    /// When one is not: what has happened to it since was lost, and that was not told.
+    /// If one is not: a later transition was lost without a report.
     pub async fn knows_the_state_of_each_job(&self, bed: &mut Bed) -> Result<(), Problem> {
         let mut left = self.open();
         let inspector = bed.client.inspector();
@@ -110,7 +110,7 @@ impl Watcher {
         }
     }
 
-    /// The jobs that have not ended, by what it was told since the last loss.
+    /// The jobs that have not ended, by the transitions since the last loss.
     fn open(&self) -> BTreeMap<JobAddress, JobState> {
         let mut open = BTreeMap::new();
         for watched in &*self.seen() {
@@ -126,11 +126,11 @@ impl Watcher {
         open
     }
 
-    /// Nothing is missing in what it was told, but where it was told so: each transition of a job
-    /// begins where the one before has ended.
+    /// Checks that no transition is missing without a reported loss: each transition of a job must
+    /// begin in the state of the one before.
     ///
     /// # Errors
-    /// When something is missing.
+    /// If one is missing.
     pub fn is_whole(&self) -> Result<(), Problem> {
         if self.task.is_finished() {
             return Err("the watch has ended with an error".into());
@@ -141,7 +141,7 @@ impl Watcher {
             match watched {
                 Watched::Transition(told) => {
                     let before = states.insert(told.job.id.clone(), told.to);
-                    // The id of a job that is gone may be used again.
+                    // The id of a removed job may be used again.
                     let is_new = told.from.is_none() && before.is_some_and(|before| before.is_none_or(JobState::is_final));
                     if before.is_some_and(|before| before != told.from) && !is_new {
                         let before = before.flatten().map_or("removed", JobState::name);

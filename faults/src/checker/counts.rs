@@ -1,4 +1,4 @@
-//! What is counted and kept: I8, I17, I21, I22.
+//! Counters and kept results: I8, I17, I21, I22.
 
 use super::{
     Invariant,
@@ -16,11 +16,11 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     accounting(facts, found);
 }
 
-/// I8: the counters that a delivery brings are those of its past, and the limits are kept.
+/// I8: the counters in a delivery agree with its past, and the limits are kept.
 fn attempts(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
     let max_attempts = facts.enqueue_of(job).map_or(u32::MAX, |enqueue| enqueue.max_attempts);
     let requeued = job.revivals().next().is_some();
-    // Sure and possible failures, and possible crashes, before the delivery that is looked at.
+    // Sure and possible failures, and possible crashes, before this delivery.
     let (mut sure, mut possible, mut lost) = (0, 0, 0);
     let (mut since_us, mut before) = (0, 0);
     for delivery in job.deliveries.values() {
@@ -31,7 +31,7 @@ fn attempts(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Finding>
             broken(found, Invariant::Attempts, id, format!("claim {claim} came after {attempts} failures, of at most {max_attempts}"));
         }
         if crashes > lost {
-            // A process that died with what it was told has not written it down.
+            // A crashed process may not have recorded its deliveries.
             lost = lost.max(u32::try_from(facts.fenced_between(since_us, delivery.claimed_us)).unwrap_or(u32::MAX) + before);
         }
         if crashes > lost {
@@ -46,7 +46,7 @@ fn attempts(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Finding>
         possible += u32::from(delivery.possible().any(nacked));
         sure += u32::from(delivery.accepted().is_some_and(nacked));
         if delivery.possible().any(|finish| matches!(finish.ending, Ending::Repeat { .. })) {
-            // A new round counts anew, if it has begun.
+            // A new round starts new counts, if it has begun.
             sure = 0;
             possible = if delivery.accepted().is_some() { 0 } else { possible };
         }
@@ -78,8 +78,8 @@ fn result(id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// I22: a job that can be done does not die, whoever runs beside it. One whose processes were
-/// killed under it, as often as a job may crash, cannot be told from one that kills them.
+/// I22: a job that can be done does not become dead, whatever runs concurrently. If its processes
+/// were killed as often as a job may crash, it cannot be distinguished from a job that kills them.
 fn isolation(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
     let innocent = facts.enqueue_of(job).is_some_and(|enqueue| enqueue.wish == Wish::Done);
     let is_explained = |reason: Option<&str>| reason == Some("crashed") && facts.kills_under(job) >= facts.terms.max_crashes as usize;
@@ -94,7 +94,7 @@ fn isolation(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Finding
     }
 }
 
-/// I21: the counters are the sum of what happened, give or take what nobody knows.
+/// I21: the counters are the sum of the events, within the unknown ones.
 fn accounting(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     let mut judge = |name: &str, sure: usize, possible: usize| {
         let counted = facts.snapshot.counters.get(name).copied().unwrap_or(0);

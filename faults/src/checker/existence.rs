@@ -1,4 +1,4 @@
-//! What was enqueued is what there is: I1, I2, I16, I20, I23.
+//! The enqueued jobs are the existing jobs: I1, I2, I16, I20, I23.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     refusals(facts, found);
 }
 
-/// I1: every accepted job is done, there, or was taken away.
+/// I1: every accepted job is done, exists, or was removed.
 fn no_loss(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     let accepted = facts.enqueues.values().flatten().filter(|enqueue| enqueue.fate == Fate::Happened && !enqueue.existing);
     for id in accepted.filter_map(|enqueue| enqueue.id) {
@@ -33,17 +33,17 @@ fn no_loss(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// Whether a job may have left the broker for good.
+/// Whether a job may have left the broker permanently.
 pub(super) fn may_have_ended(job: &Job<'_>) -> bool {
     let acked = |ending: Ending| matches!(ending, Ending::Ack | Ending::Cancel | Ending::Expire);
     let finished = job.deliveries.values().flat_map(|delivery| delivery.possible()).any(|finish| acked(finish.ending));
-    // What was buried must be readable: that is for I19 to judge.
+    // A buried job must be readable, which I19 checks.
     let buried = |ending: Ending| matches!(ending, Ending::Bury { .. });
     let buried = job.deliveries.values().filter_map(|delivery| delivery.accepted()).any(|finish| buried(finish.ending));
     finished || buried || job.cancels.iter().chain(&job.deletes).any(|(_, fate)| *fate != Fate::Refused)
 }
 
-/// I2: nothing starts that was not enqueued and delivered.
+/// I2: a job that starts was enqueued and delivered.
 fn no_ghosts(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     for (id, job) in &facts.jobs {
         let enqueued = facts.enqueue_of(job).is_some() || facts.ticks.contains_key(id);
@@ -59,7 +59,7 @@ fn no_ghosts(facts: &Facts<'_>, found: &mut Vec<Finding>) {
 /// I16: one key, one job; another payload under a given id is a conflict.
 fn idempotent(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     let mut ids: BTreeMap<u64, BTreeSet<&str>> = BTreeMap::new();
-    // An event is one job in each subscription, of one name.
+    // An event is one job in each subscription with the same name.
     for (id, job) in facts.jobs.iter().filter(|(id, _)| subscription_of(id).is_none()) {
         let alive = !job.held.is_empty() || !job.deliveries.is_empty();
         if let Some(key) = job.key.filter(|_| alive) {
@@ -88,7 +88,7 @@ fn idempotent(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// I20: the payload is the one that was enqueued.
+/// I20: the payload is the enqueued one.
 fn payloads(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     for (id, job) in &facts.jobs {
         let Some(enqueue) = facts.enqueue_of(job) else { continue };
@@ -106,8 +106,8 @@ fn payloads(facts: &Facts<'_>, found: &mut Vec<Finding>) {
             );
         }
         for (span, _, edited) in job.edits.iter().filter(|(_, fate, _)| *fate == Fate::Happened) {
-            // A job that waits is edited, and none that runs: what was claimed before has the old
-            // payload, and what is claimed later has the new one.
+            // Only a waiting job is edited. An earlier claim has the old payload, and a later one
+            // has the new payload.
             let Some(done) = span.to_us else { continue };
             let claimed_after = |claim: u64| job.deliveries.get(&claim).is_some_and(|one| one.given_ms(facts.terms) > done / 1000 + 1);
             let held = job.held.iter().filter_map(|held| held.digest).any(|digest| digest != *edited);
@@ -119,7 +119,7 @@ fn payloads(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// I23: what was refused is nowhere.
+/// I23: a refused enqueue leaves no trace.
 fn refusals(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     let traces: BTreeMap<u64, &str> = facts
         .jobs

@@ -8,7 +8,7 @@ use crate::{
     history::{Ending, Mark, Operation, Phase, Record, TAIL_CUT, Wish, subscription_of},
 };
 
-/// What a finding is about: whose timeline explains it.
+/// The subject of a finding, whose timeline explains it.
 #[derive(Clone, Debug)]
 pub(super) enum About {
     Job(String),
@@ -25,15 +25,14 @@ pub(super) struct Finding {
     pub(super) what: String,
 }
 
-/// An interval from the moment something was asked for to the moment it was answered; `None`: no
-/// answer.
+/// The time between a request and its answer. `None` if there is no answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) from_us: u64,
     pub(super) to_us: Option<u64>,
 }
 
-/// What is known of an operation.
+/// The known result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Happened,
@@ -41,16 +40,16 @@ pub(super) enum Fate {
     Open,
 }
 
-/// A subscription, and what was done to it.
+/// A subscription and its changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Subscription<'a> {
-    /// Who asked for it. Refused: it was there.
+    /// The requests that create it. Refused: it existed.
     pub(super) made: Vec<Marked<'a>>,
-    /// Where it was to begin again.
+    /// The targets of rewinds.
     pub(super) rewinds: Vec<Marked<'a>>,
 }
 
-/// Something that was done to a subscription, by whom, and the place in the log that it names.
+/// A change of a subscription, with its process and its position in the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marked<'a> {
     process: &'a str,
@@ -74,7 +73,7 @@ pub(super) struct Enqueued<'a> {
     pub(super) unique: Option<u64>,
 }
 
-/// One request that makes the job of a tick.
+/// A request that creates the job of a tick.
 #[derive(Clone, Debug)]
 pub(super) struct Tick<'a> {
     pub(super) schedule: &'a str,
@@ -84,7 +83,7 @@ pub(super) struct Tick<'a> {
     span: Span,
 }
 
-/// A delivery: who got it, what its handler did, how it was finished.
+/// A delivery: its lane, the actions of its handler, and its finishes.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery<'a> {
     pub(super) claim: u64,
@@ -108,19 +107,19 @@ pub(super) struct Finish {
 }
 
 impl Delivery<'_> {
-    /// When the broker gave it, in milliseconds: by the broker's clock, or, where that moves, when
-    /// the worker had the answer.
+    /// The time of the delivery in milliseconds, by the broker's clock. If that clock moves, it is
+    /// the time at which the worker received the answer.
     pub(super) fn given_ms(&self, terms: &Terms) -> u64 {
         if terms.clock_moves { self.claimed_us / 1000 } else { u64::try_from(self.at_ms).unwrap_or(0) }
     }
 
-    /// The latest time at which it was given, in milliseconds. An answer that was lost is repeated
-    /// with the time of the repetition, but the number of a claim is not below its time.
+    /// The latest possible time of the delivery, in milliseconds. A lost answer is repeated with
+    /// the time of the repetition. The number of a claim is not below its time.
     pub(super) fn given_by_ms(&self, terms: &Terms) -> u64 {
         self.given_ms(terms).min(self.claim)
     }
 
-    /// The finishes that counted, or may have.
+    /// The finishes that counted or may have counted.
     pub(super) fn possible(&self) -> impl Iterator<Item = &Finish> {
         self.finishes.values().filter(|finish| finish.fate != Fate::Refused)
     }
@@ -136,23 +135,23 @@ impl Delivery<'_> {
 pub(super) struct Job<'a> {
     pub(super) key: Option<u64>,
     pub(super) deliveries: BTreeMap<u64, Delivery<'a>>,
-    /// Starts whose delivery nobody has recorded, and two lanes of one claim number.
+    /// Starts without a recorded delivery, and claim numbers of two lanes.
     pub(super) stray_starts: Vec<u64>,
     pub(super) shared_claims: Vec<u64>,
-    /// What its starts brought, with their claims.
+    /// The digests of its starts, with their claims.
     pub(super) start_digests: Vec<(u64, u64)>,
-    /// What people have made of its payload.
+    /// The edits of its payload.
     pub(super) edits: Vec<(Span, Fate, u64)>,
     pub(super) cancels: Vec<(Span, Fate)>,
     pub(super) requeues: Vec<(Span, Fate)>,
-    /// Of the subscription whose event it is: after each of them the event may be handled again.
+    /// The rewinds of its subscription. After each, the event may be handled again.
     pub(super) rewinds: Vec<(Span, Fate)>,
     pub(super) deletes: Vec<(Span, Fate)>,
     pub(super) held: Vec<&'a Held>,
 }
 
 impl Job<'_> {
-    /// What may have let it run again after it had ended.
+    /// Changes that may have let it run again after it had ended.
     pub(super) fn revivals(&self) -> impl Iterator<Item = Span> {
         self.requeues.iter().chain(&self.rewinds).filter(|(_, fate)| *fate != Fate::Refused).map(|(span, _)| *span)
     }
@@ -161,7 +160,7 @@ impl Job<'_> {
 /// A process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Process {
-    /// When it was ready, when it ended, and how many jobs it may run at once.
+    /// The times when it was ready and when it ended, and its concurrency.
     pub(super) lives: Vec<(u64, Option<u64>, usize)>,
     pub(super) tasks: BTreeSet<String>,
 }
@@ -174,20 +173,20 @@ pub(super) struct Facts<'a> {
     /// Events, by their numbers.
     pub(super) publishes: BTreeMap<u64, Vec<Enqueued<'a>>>,
     pub(super) subscriptions: BTreeMap<&'a str, Subscription<'a>>,
-    /// How many events trims have removed, and how often a subscription had not read one.
+    /// The number of events that trims have removed, and how often a subscription had not read one.
     pub(super) trimmed: (u64, u64),
-    /// When a person set how many jobs of each key run at once, and how many.
+    /// The changes of the number of jobs of each key that run at once.
     pub(super) caps: Vec<(Span, usize)>,
     pub(super) jobs: BTreeMap<&'a str, Job<'a>>,
     /// By the id of the job.
     pub(super) ticks: BTreeMap<&'a str, Vec<Tick<'a>>>,
     pub(super) processes: BTreeMap<&'a str, Process>,
-    /// When each lane renewed its lease, and whose it is.
+    /// The renewals of each lane, and its process.
     pub(super) renewals: BTreeMap<&'a str, (&'a str, Vec<u64>)>,
-    /// Who fenced each lane.
+    /// The processes that have fenced each lane.
     fences: HashMap<&'a str, Vec<(&'a str, Span, Fate)>>,
-    /// Turns that ask for jobs, by lane and number: when each was sent, and whether what it brought
-    /// was written down.
+    /// Turns that request jobs, by lane and number: the time of sending, and whether the result was
+    /// recorded.
     asks: HashMap<(&'a str, u64), (u64, bool)>,
     pub(super) faults: Vec<(u64, &'a str, &'a str)>,
     pub(super) heals: Vec<u64>,
@@ -243,7 +242,7 @@ impl<'a> Facts<'a> {
             }
             Operation::Publish { key, id, digest, again, wish } => {
                 let publishes = self.publishes.entry(*key).or_default();
-                // An answer does not tell whether it was there.
+                // An answer does not contain whether it existed.
                 let existing = if phase == Phase::Invoke { *again } else { publishes.last().is_some_and(|open| open.existing) };
                 enqueue(publishes, Enqueued { existing, ..Enqueued::new(at, *key, id.as_deref(), *digest, *wish) }, phase);
             }
@@ -352,14 +351,14 @@ impl<'a> Facts<'a> {
         self.renewals.entry(lane).or_insert_with(|| (process, Vec::new())).1.push(at);
     }
 
-    /// When turns were sent that ask for jobs, in order.
+    /// The times of turns that request jobs, in order.
     pub(super) fn asked(&self) -> Vec<u64> {
         let mut asked: Vec<u64> = self.asks.values().map(|(at, _)| *at).collect();
         asked.sort_unstable();
         asked
     }
 
-    /// When turns were sent of which nobody wrote down which jobs they brought, in milliseconds.
+    /// The times of turns whose results were not recorded, in milliseconds.
     pub(super) fn unanswered_ms(&self) -> Vec<u64> {
         self.asks.values().filter(|(_, answered)| !answered).map(|(at, _)| at / 1000).collect()
     }
@@ -371,13 +370,13 @@ impl<'a> Facts<'a> {
         let fenced = |lane: &str| {
             self.fences.get(lane)?.iter().filter(|fence| fence.2 == Fate::Happened).filter_map(|(_, span, _)| span.to_us).min()
         };
-        // What was fenced is taken back in steps.
+        // Jobs of a fenced lane are reclaimed in steps.
         const STEPS_US: u64 = 500_000;
         let until = |lane: &str, at: u64| fenced(lane).map_or(at + (self.terms.lease_ms + beyond_ms) * 1000, |us| us + STEPS_US);
         unanswered.map(|((lane, _), (at, _))| (*at, until(lane, *at))).collect()
     }
 
-    /// How many processes were killed from outside while they held this job.
+    /// The number of processes that were killed from outside while they held this job.
     pub(super) fn kills_under(&self, job: &Job<'_>) -> usize {
         let is_killed = |delivery: &&Delivery<'_>| {
             let kills = || self.faults.iter().filter(|(_, name, target)| *name == "kill" && *target == delivery.process);
@@ -386,30 +385,30 @@ impl<'a> Facts<'a> {
         job.deliveries.values().filter(is_killed).count()
     }
 
-    /// Whether the broker may have forgotten in this time what it had acknowledged.
+    /// Whether the broker may have lost acknowledged data in this time.
     pub(super) fn tail_was_cut(&self, from_us: u64, to_us: u64) -> bool {
         self.faults.iter().any(|(at, name, _)| *name == TAIL_CUT && (from_us..=to_us).contains(at))
     }
 
-    /// Since when a lane may have been fenced.
+    /// The earliest possible time at which a lane was fenced.
     pub(super) fn fenced_since(&self, lane: &str) -> Option<u64> {
         self.fences.get(lane)?.iter().filter(|(.., fate)| *fate != Fate::Refused).map(|(_, span, _)| span.from_us).min()
     }
 
-    /// How often processes were fenced between two times: each may each time have held a job
-    /// without having written it down. A fence may take hold at any time up to its answer.
+    /// The number of times that processes were fenced in this period. Each may have held a job
+    /// without recording it. A fence may take effect at any time up to its answer.
     pub(super) fn fenced_between(&self, from_us: u64, to_us: u64) -> usize {
         let holds = |(_, span, fate): &&(&str, Span, Fate)| {
             *fate != Fate::Refused && span.from_us <= to_us && span.to_us.is_none_or(|answered| answered >= from_us)
         };
         let first = |fences: &[(&str, Span, Fate)]| fences.iter().filter(holds).map(|(_, span, _)| span.from_us).min();
-        // The lanes of a process share the first part of their names, and are fenced together. Who
-        // comes back is fenced anew.
+        // The lanes of a process share the first part of their names, and are fenced together. A
+        // process that comes back is fenced again.
         let fenced = self.fences.iter().filter_map(|(lane, fences)| Some((lane.split('.').next(), first(fences)?)));
         fenced.collect::<BTreeSet<_>>().len()
     }
 
-    /// How many entries of the log an event may have.
+    /// The maximum number of entries of the log for an event.
     pub(super) fn entries_of(&self, event: u64) -> usize {
         self.publishes.get(&event).into_iter().flatten().filter(|publish| publish.fate != Fate::Refused).count()
     }
@@ -417,7 +416,7 @@ impl<'a> Facts<'a> {
     /// The first enqueue of a job.
     pub(super) fn enqueue_of(&self, job: &Job<'_>) -> Option<&Enqueued<'a>> {
         let key = job.key?;
-        // The numbers of jobs and of events are different ones.
+        // Jobs and events have different numbers.
         self.enqueues.get(&key).or_else(|| self.publishes.get(&key))?.first()
     }
 }
@@ -440,7 +439,7 @@ impl<'a> Enqueued<'a> {
     }
 }
 
-/// Takes in one more record of an enqueue: its first, or what became of the one that is under way.
+/// Adds a record of an enqueue: a new one, or the result of the pending one.
 fn enqueue<'a>(enqueues: &mut Vec<Enqueued<'a>>, record: Enqueued<'a>, phase: Phase) {
     if phase == Phase::Invoke {
         enqueues.push(record);
@@ -451,7 +450,7 @@ fn enqueue<'a>(enqueues: &mut Vec<Enqueued<'a>>, record: Enqueued<'a>, phase: Ph
     }
 }
 
-/// The same of a subscription. Several workers may make one at the same time.
+/// The same for a subscription. Several workers may create one at the same time.
 fn mark<'a>(operations: &mut Vec<Marked<'a>>, process: &'a str, mark: Mark, at: u64, phase: Phase) {
     if phase == Phase::Invoke {
         operations.push(Marked { process, span: Span { from_us: at, to_us: None }, fate: Fate::Open, mark });
@@ -463,7 +462,7 @@ fn mark<'a>(operations: &mut Vec<Marked<'a>>, process: &'a str, mark: Mark, at: 
 fn close(span: &mut Span, fate: &mut Fate, at: u64, phase: Phase) {
     span.to_us = Some(at);
     *fate = match (phase, *fate) {
-        // What happened once has happened, whatever a later answer says.
+        // A change that happened has happened, whatever a later answer contains.
         (_, Fate::Happened) | (Phase::Ok, _) => Fate::Happened,
         (Phase::Fail, _) => Fate::Refused,
         (Phase::Unknown | Phase::Invoke, _) => Fate::Open,
@@ -478,7 +477,7 @@ fn settle(operations: &mut Vec<(Span, Fate)>, at: u64, phase: Phase) {
     }
 }
 
-/// Notes a broken invariant of a job.
+/// Adds a finding about a job.
 pub(super) fn broken(found: &mut Vec<Finding>, invariant: Invariant, id: &str, what: impl Into<String>) {
     found.push(Finding { invariant, about: About::Job(id.to_owned()), what: format!("job {id}: {}", what.into()) });
 }

@@ -1,9 +1,9 @@
-//! A group with work and room is served within its bound, whoever dies: I15.
+//! I15: a group with work and room is served within its bound, even if processes crash.
 //!
-//! It is said of times at which a group surely has work and room. Work is a job that was stored and
-//! is claimed later, and that nobody can have held in between: no process was killed while it had
-//! asked for jobs and had not written down what it got. Room is a slot that no job can hold: a run
-//! holds its slot until its ending was answered or the job is given to the next, or for good.
+//! This is checked at times at which a group surely has work and room. Work is a stored job that is
+//! claimed later and that no process can have held in between: no process was killed after it had
+//! requested jobs and before it had recorded the answer. Room is a slot that no job can hold: a run
+//! holds its slot until its ending was answered, or the job was claimed again, or permanently.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use super::{
 };
 use crate::{history::subscription_of, process::group};
 
-/// So often at most another group of the same weight is served before: once in rotation, once for a
-/// turn that was begun, and once for the one with which it ends.
+/// The maximum number of times that another group of the same weight is served before: once in
+/// rotation, once for a turn that had begun, and once for the turn with which it ends.
 const BOUND: u64 = 3;
 
-/// So long what a dead process held may be held beyond its lease: two looks of a reclaimer, and
-/// time to take it back, in milliseconds.
+/// The maximum time, in milliseconds, for which jobs of a crashed process are held after its lease:
+/// two checks of a reclaimer, and the time of the reclaim.
 const TAKEN_BACK_MS: u64 = 20_000;
 
 pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
@@ -30,7 +30,8 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     let is_known = |ms: u64| !lost.iter().any(|from| (*from..from + facts.terms.lease_ms + TAKEN_BACK_MS).contains(&ms));
     let given = Given::of(facts);
     let (mut work, mut held): (Spans, Spans) = (BTreeMap::new(), BTreeMap::new());
-    // The jobs of each turn by their groups. Suspects go before the others, and are no turns.
+    // The jobs of each turn by their groups. Suspects come before the others, and do not count as
+    // turns.
     let mut turns: BTreeMap<(u64, u64), BTreeMap<u64, u64>> = BTreeMap::new();
     for (_, job) in facts.jobs.iter().filter(|(id, _)| subscription_of(id).is_none()) {
         let Some(of) = job.key.map(|key| group(key, groups)) else { continue };
@@ -43,12 +44,13 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
             *turn += u64::from(delivery.crashes == 0);
         }
     }
-    // How often each other group was served since a group has work and room, and was not served.
+    // The number of times that each other group was served while a group had work and room and was
+    // not served.
     let mut passed: BTreeMap<(u64, u64), u64> = BTreeMap::new();
     for ((_, at), served) in turns {
         for of in 0..groups {
             let in_it = |spans: &Spans| spans.get(&of).into_iter().flatten().filter(|(from, to)| *from < at && at < *to).count();
-            // A job that ends or is stored in this millisecond may be either.
+            // A job that ends or is stored in this millisecond counts in both ways.
             let may = is_known(at) && in_it(&work) > 0 && touching(&held, of, at) < cap;
             for other in (0..groups).filter(|other| *other != of) {
                 let times = passed.entry((of, other)).or_default();
@@ -69,16 +71,16 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// Of each group times in milliseconds.
+/// Periods of each group, in milliseconds.
 type Spans = BTreeMap<u64, Vec<(u64, u64)>>;
 
 fn touching(spans: &Spans, of: u64, at: u64) -> usize {
     spans.get(&of).into_iter().flatten().filter(|(from, to)| *from <= at && at <= *to).count()
 }
 
-/// When each claim was made at the latest, by its number. A turn whose answer was lost is answered
-/// again, and tells the time of that; claims are numbered in their order, so each was made before
-/// those with larger numbers.
+/// The latest possible time of each claim, by its number. The answer to a replay has the time of
+/// the replay. Claims are numbered in their order, so each was made before those with larger
+/// numbers.
 struct Given(BTreeMap<u64, u64>);
 
 impl Given {
@@ -101,7 +103,7 @@ impl Given {
     }
 }
 
-/// While a job surely waited for its first start.
+/// The period in which a job surely waited for its first start.
 fn waits(facts: &Facts<'_>, job: &Job<'_>, given: &Given) -> Option<(u64, u64)> {
     let (enqueue, first) = (facts.enqueue_of(job)?, job.deliveries.values().next()?);
     let was_touched = !job.cancels.is_empty() || !job.requeues.is_empty() || !job.deletes.is_empty();
@@ -112,7 +114,7 @@ fn waits(facts: &Facts<'_>, job: &Job<'_>, given: &Given) -> Option<(u64, u64)> 
     Some((enqueue.span.to_us? / 1000 + 1, given.ms(first)))
 }
 
-/// While a job may have held a slot.
+/// The periods in which a job may have held a slot.
 fn holds(job: &Job<'_>, given: &Given) -> Vec<(u64, u64)> {
     let deliveries: Vec<&Delivery<'_>> = job.deliveries.values().collect();
     let until = |(n, delivery): (usize, &&Delivery<'_>)| {

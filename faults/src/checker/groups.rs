@@ -1,4 +1,4 @@
-//! No more jobs of a group run than its cap allows, and no slot outlives its job: I15.
+//! I15: the number of running jobs of a group is at most its cap, and no slot outlives its job.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     if !facts.caps.is_empty() {
         return changing(facts, groups, cap, found);
     }
-    // A delivery surely held its slot from the answer to its claim until the finish that counted
-    // was sent.
+    // A delivery surely held its slot from the answer to its claim until its accepted finish was
+    // sent.
     let mut changes: BTreeMap<u64, Vec<(u64, i64)>> = BTreeMap::new();
     for (_, job) in facts.jobs.iter().filter(|(id, _)| subscription_of(id).is_none()) {
         let Some(key) = job.key else { continue };
@@ -26,7 +26,7 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
         }
     }
     for (group, mut changes) in changes {
-        // At one time those that end go first.
+        // At the same time, ends come first.
         changes.sort_unstable();
         let mut running = 0;
         for (at, change) in changes {
@@ -40,15 +40,15 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// The same while a person changes the cap: no job is claimed beside as many as the largest cap
-/// lets run that may be in effect then. Those that run go on.
+/// The same while an operator changes the cap. No job is claimed while as many jobs run as the
+/// largest possible cap allows. Running jobs continue.
 fn changing(facts: &Facts<'_>, groups: u64, first: usize, found: &mut Vec<Finding>) {
     let mut of_groups: BTreeMap<u64, Vec<&Delivery<'_>>> = BTreeMap::new();
     for (_, job) in facts.jobs.iter().filter(|(id, _)| subscription_of(id).is_none()) {
         let Some(key) = job.key else { continue };
         of_groups.entry(group(key, groups)).or_default().extend(job.deliveries.values());
     }
-    // A cap may hold from when it was asked for until the next one was answered.
+    // A cap may apply from its request until the next one was answered.
     let begins = std::iter::once(0).chain(facts.caps.iter().map(|(span, _)| span.from_us / 1000));
     let ends = facts.caps.iter().map(|(span, _)| span.to_us.map_or(u64::MAX, |us| us / 1000 + 1)).chain([u64::MAX]);
     let caps = std::iter::once(first).chain(facts.caps.iter().map(|(_, cap)| *cap));

@@ -2,19 +2,19 @@
 
 use std::fmt;
 
-/// What must hold, whatever fails.
+/// The invariants, which hold for all faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Invariant {
-    /// What was accepted is done, is there, or was taken away by a person.
+    /// An accepted job is done, exists, or was removed by an operator.
     NoLoss = 1,
     /// Every start refers to an enqueue and to a delivery.
     NoGhosts = 2,
-    /// A job lies in one state, and everybody says so.
+    /// A job is in one state, and all reads agree.
     OnePlace = 3,
-    /// What has ended does not start again.
+    /// An ended job does not start again.
     NoResurrection = 4,
-    /// Claim numbers grow; of each at most one finish counts, and none after the next claim.
+    /// Claim numbers grow. At most one finish of each counts, and none after the next claim.
     Fencing = 5,
     /// One valid holder at a time.
     SingleHolder = 6,
@@ -26,54 +26,53 @@ pub enum Invariant {
     Backoff = 9,
     /// Nothing starts before it is due.
     NeverEarly = 10,
-    /// Without faults nothing starts long after it is due.
+    /// Without faults, no job starts long after it is due.
     BoundedLate = 11,
-    /// At most one job holds a unique key, and none that has ended.
+    /// At most one job holds a unique key, and it has not ended.
     Unique = 12,
     /// Each tick of a schedule makes one job, or is skipped and counted.
     Schedules = 13,
-    /// One worker of one slot starts jobs in the order in which they came.
+    /// One worker with one slot starts jobs in their order.
     Fifo = 14,
-    /// No process runs more at once than it may.
+    /// No process runs more jobs at once than its limit.
     Limits = 15,
     /// An enqueue that is repeated makes one job.
     IdempotentEnqueue = 16,
     /// A kept result is that of the finish that counted.
     ResultBinding = 17,
-    /// What was cancelled does not start, and its finish does not count.
+    /// A cancelled job does not start, and its finish does not count.
     Cancelled = 18,
     /// A dead job can be read, with the reason.
     DeadLetters = 19,
-    /// Bytes in are bytes out.
+    /// The payload is unchanged.
     PayloadKept = 20,
-    /// The counters say what happened.
+    /// The counters agree with the events.
     Accounting = 21,
-    /// A bad job spoils no other.
+    /// A bad job does not affect others.
     Isolation = 22,
-    /// What was refused leaves no trace.
+    /// A refused request leaves no trace.
     CleanRefusal = 23,
-    /// Nothing is held by nobody.
+    /// Every held job and slot has a holder.
     NothingStuck = 24,
-    /// Workers work again soon after the harm has ended.
+    /// Workers work again soon after the faults have ended.
     NoSilentZombie = 25,
     /// All work ends.
     Drains = 26,
     /// A live worker renews its lease in time.
     Renewals = 27,
-    /// What was used is given back.
+    /// Used resources are released.
     Resources = 28,
-    /// A subscription has every event of its span, and none from before its begin.
+    /// A subscription gets every event from its begin on, and no earlier one.
     Subscriptions = 29,
-    /// Jobs of an ordered group run one after the other, in the order in which they came.
+    /// Jobs of an ordered group run one after the other, in their order.
     Lines = 30,
 }
 
-/// Invariants about what is not built yet, and why they are not checked.
+/// Invariants that are not checked, with the reasons.
 pub const LEFT_OUT: [(&str, &str); 1] =
     [("I19 evicted dead jobs", "their eviction is counted in the queue's statistics and leaves no event per job")];
 
-/// What cannot be asked of a broker that may lose what it has acknowledged: what it says twice is
-/// not what it has said once.
+/// Invariants that do not apply to a broker that may lose acknowledged data.
 pub(super) const EXCUSED: [Invariant; 12] = [
     Invariant::Lines,
     Invariant::Unique,
@@ -90,7 +89,7 @@ pub(super) const EXCUSED: [Invariant; 12] = [
 ];
 
 impl Invariant {
-    /// As it is printed.
+    /// The printed title.
     pub fn title(self) -> &'static str {
         match self {
             Invariant::NoLoss => "no loss",

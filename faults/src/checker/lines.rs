@@ -1,8 +1,8 @@
-//! Jobs of an ordered group run one after the other, in the order in which they came: I30. One that
-//! waits for its retry blocks the group line.
+//! I30: jobs of an ordered group run one after the other, in their order. A job that waits for its
+//! retry blocks the group line.
 //!
-//! Claims are numbered in their order. Of two jobs of which the first was surely stored before the
-//! second, no claim of the second may come before the last one of the first, nor before its end.
+//! Claims are numbered in their order. If a job was surely stored before another one, no claim of
+//! the second job may come before the last claim of the first, or before its end.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,8 @@ struct Place<'a> {
 
 pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     for (queue, groups) in &facts.terms.ordered {
-        // A rewind begins the lines anew: they are looked at before the first, and after the last.
+        // A rewind restarts the lines, so they are checked before the first and after the last
+        // rewind.
         let rewinds = facts.subscriptions.get(queue.as_str()).map_or(&[][..], |of| &of.rewinds);
         let first_us = rewinds.iter().map(|rewind| rewind.span.from_us).min().unwrap_or(u64::MAX);
         let last_us = rewinds.iter().map(|rewind| rewind.span.to_us.unwrap_or(u64::MAX)).max();
@@ -34,7 +35,7 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// Looks at what was claimed in this time.
+/// Checks the claims in this period.
 fn in_line(facts: &Facts<'_>, queue: &str, groups: u64, (from_us, to_us): (u64, u64), found: &mut Vec<Finding>) {
     let mut lines: BTreeMap<u64, Vec<Place<'_>>> = BTreeMap::new();
     // An answer that was lost is told again later: what has a smaller number than a claim from

@@ -1,11 +1,11 @@
-//! The safeguards that are taken out: those of the protocol, in scripts and statements. At most 60,
-//! since each repeats a line of its script.
+//! The safeguards that are removed: those of the protocol, in scripts and statements. The list has
+//! at most 60, because each repeats a line of its script.
 
-/// One safeguard, how it is taken out, and the test that finds it.
+/// A safeguard, how it is removed, and the test that detects that.
 pub(super) struct Mutant {
     pub(super) name: &'static str,
     pub(super) file: &'static str,
-    /// Occurs once in the file.
+    /// The text, which occurs once in the file.
     pub(super) find: &'static str,
     pub(super) replace: &'static str,
     /// A test program of `queue-tests`.

@@ -1,8 +1,8 @@
-//! `cargo xtask mutants`: takes one safeguard at a time out of a Lua script or an SQL statement,
-//! and shows that its test fails without it. A suite that cannot fail proves nothing.
+//! `cargo xtask mutants`: removes one safeguard at a time from a Lua script or an SQL statement,
+//! and shows that its test fails without it.
 //!
-//! Nothing is compiled: debug builds read scripts and statements from the folder that
-//! `QUEUE_TEST_SOURCES` names, which is a copy.
+//! Nothing is compiled. Debug builds read scripts and statements from the folder in
+//! `QUEUE_TEST_SOURCES`, which is a copy.
 
 mod list;
 
@@ -22,7 +22,7 @@ use crate::{
     test::Servers,
 };
 
-/// Which test finds which mutant, by the last run of all.
+/// The test that detects each mutant, by the last complete run.
 const PAGE: &str = "docs/mutants.md";
 
 /// Options of `cargo xtask mutants`.
@@ -64,7 +64,7 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// Tries all, and writes the page if each is found.
+/// Tries all mutants, and writes the page if each is detected.
 pub(crate) fn try_all(programs: &[Program], setting: &Setting<'_>) -> Result<String, String> {
     try_these(&MUTANTS.iter().collect::<Vec<_>>(), programs, setting)
 }
@@ -107,13 +107,13 @@ impl Lab<'_> {
         }
         let mut variables = setting.variables.to_vec();
         variables.push(("QUEUE_TEST_SOURCES".to_owned(), sources.display().to_string()));
-        // All damaged states, not a part of them.
+        // All damaged states, and not only a part of them.
         variables.push(("QUEUE_TEST_CORRUPT".to_owned(), String::new()));
         Ok(Lab { sources, programs, variables })
     }
 
-    /// A test that fails without a mutant would find everything. On a busy machine one may fail
-    /// once.
+    /// Checks that the tests pass without a mutant: otherwise they would detect every mutant. On a
+    /// busy machine a test may fail once.
     fn pass_unchanged(&self, mutants: &[&Mutant]) -> Result<(), String> {
         let mut tests: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         mutants.iter().for_each(|mutant| tests.entry(mutant.program).or_default().push(mutant.test.to_owned()));
@@ -134,14 +134,14 @@ impl Lab<'_> {
         let problem = |error: std::io::Error| format!("{}: {error}", mutant.file);
         let text = fs::read_to_string(&file).map_err(problem)?;
         fs::write(&file, mutant.applied(&text)?).map_err(problem)?;
-        // On a busy machine a test may fail once: a safeguard is found if its test fails twice.
+        // On a busy machine a test may fail once. A mutant is detected if its test fails twice.
         let fails = || self.failed(mutant.program, &[mutant.test.to_owned()]).map(|failed| !failed.is_empty());
         let found = fails().and_then(|once| if once { fails() } else { Ok(false) });
         fs::write(&file, text).map_err(problem)?;
         found
     }
 
-    /// Those of these tests that fail.
+    /// The tests among these that fail.
     fn failed(&self, program: &str, tests: &[String]) -> Result<Vec<String>, String> {
         let named = self.programs.iter().find(|built| built.name == format!("tests/{program}"));
         let ran = named.ok_or_else(|| format!("there is no program `{program}`"))?;
@@ -173,7 +173,7 @@ fn page() -> String {
 }
 
 impl Mutant {
-    /// The text with the one occurrence of the safeguard exchanged.
+    /// The text with the safeguard replaced.
     fn applied(&self, text: &str) -> Result<String, String> {
         match text.matches(self.find).count() {
             1 => Ok(text.replacen(self.find, self.replace, 1)),
