@@ -1,4 +1,4 @@
-//! What people do: cancel, promote, delete, pause.
+//! Changes by operators: cancel, promote, delete, pause.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use queue_core::{
 use super::bed::{Bed, LONG, ack, envelope, nack};
 use crate::Changes as _;
 
-/// A waiting job that is cancelled never starts, whatever it waits for.
+/// A cancelled waiting job never starts, whatever it waits for.
 pub async fn a_cancelled_job_never_starts(bed: Bed) {
     let mut lane = bed.lane().await;
     let retry = bed.put(1).await.remove(0);
@@ -37,7 +37,7 @@ pub async fn a_cancelled_job_never_starts(bed: Bed) {
     assert_eq!((bed.depth(JobState::Cancelled).await, bed.counter(Counter::Cancelled).await), (4, 4));
 }
 
-/// The reason of a cancel stays with the job, whatever its state was; without one there is no note.
+/// The reason of a cancel stays with the job in every state. Without a reason there is no note.
 pub async fn a_cancel_keeps_its_reason(bed: Bed) {
     let ids = bed.put(4).await;
     let mut lane = bed.lane().await;
@@ -59,7 +59,7 @@ pub async fn a_cancel_keeps_its_reason(bed: Bed) {
     assert!(notes[3].as_ref().unwrap().len() <= 1024);
 }
 
-/// A running job that is cancelled can change nothing any more.
+/// A cancelled running job can no longer change anything.
 pub async fn a_job_cancelled_while_active_can_change_nothing(bed: Bed) {
     let ids = bed.put(1).await;
     let mut lane = bed.lane().await;
@@ -73,7 +73,7 @@ pub async fn a_job_cancelled_while_active_can_change_nothing(bed: Bed) {
     assert_eq!((bed.counter(Counter::Done).await, bed.counter(Counter::Failed).await), (0, 0));
 }
 
-/// What is not there or has ended is not found; the others of the call are cancelled all the same.
+/// A missing or ended job is not found. The others of the call are still cancelled.
 pub async fn what_has_ended_cannot_be_cancelled(bed: Bed) {
     let ids = bed.put(4).await;
     let mut lane = bed.lane().await;
@@ -90,7 +90,7 @@ pub async fn what_has_ended_cannot_be_cancelled(bed: Bed) {
     assert_eq!(cancel_in("a-queue-that-nobody-knows", &bed, &ids[..1]).await, [Changed::No]);
 }
 
-/// Depth counts what will be served: cancelled jobs do not.
+/// The depth counts jobs that will be served, and not cancelled ones.
 pub async fn depth_leaves_out_what_was_cancelled(bed: Bed) {
     let ids = bed.put(10).await;
     cancel(&bed, &ids[2..7]).await;
@@ -104,7 +104,7 @@ pub async fn depth_leaves_out_what_was_cancelled(bed: Bed) {
     assert_eq!(bed.depth(JobState::Ready).await, 0);
 }
 
-/// Many cancelled jobs before one that is wanted do not hide it for long.
+/// Many cancelled jobs do not hide a later job for long.
 pub async fn a_job_behind_many_cancelled_ones_is_served(bed: Bed) {
     let ids = bed.put(1500).await;
     for piece in ids.chunks(500) {
@@ -124,8 +124,7 @@ pub async fn a_job_behind_many_cancelled_ones_is_served(bed: Bed) {
     panic!("not served in ten turns");
 }
 
-/// A job that waits for its time starts at once when it is promoted, with all that it has been
-/// through.
+/// A promoted job starts at once and keeps its counters.
 pub async fn a_promoted_job_starts_now_and_keeps_its_counters(bed: Bed) {
     let scheduled = bed.put_later(LONG).await;
     let retry = bed.put(1).await.remove(0);
@@ -149,7 +148,7 @@ pub async fn a_promoted_job_starts_now_and_keeps_its_counters(bed: Bed) {
     assert_eq!(bed.stats().await.jobs(), 0);
 }
 
-/// A promoted job stands behind those of its priority that are ready already.
+/// A promoted job comes after the ready jobs of its priority.
 pub async fn promoted_jobs_line_up_by_priority(bed: Bed) {
     let later = |priority| {
         let mut job = NewJob::new(JobId::make(), envelope("later"));
@@ -169,7 +168,7 @@ pub async fn promoted_jobs_line_up_by_priority(bed: Bed) {
     assert_eq!(served, order);
 }
 
-/// A promoted job that was running when its process died is served alone, as it would have been
+/// A promoted job that was running when its process crashed is served alone, as it would have been
 /// later.
 pub async fn a_promoted_job_with_crashes_is_a_suspect(bed: Bed) {
     let ids = bed.put(2).await;
@@ -188,7 +187,7 @@ pub async fn a_promoted_job_with_crashes_is_a_suspect(bed: Bed) {
     assert_eq!((told, answer.suspects), (vec![(&ids[0], 1)], true), "one at a time");
 }
 
-/// Only what waits for a time can be promoted, and only once.
+/// Only a job that waits for a time can be promoted, and only once.
 pub async fn only_jobs_that_wait_for_a_time_are_promoted(bed: Bed) {
     let mut lane = bed.lane().await;
     let ids = bed.put(6).await;
@@ -233,13 +232,13 @@ pub async fn a_job_promoted_in_a_paused_queue_starts_after_the_pause(bed: Bed) {
     assert_eq!(lane.claim_one().await.id, id);
 }
 
-/// A worker that waits hears of a promoted job, and that it may start now.
+/// A waiting worker is notified of a promoted job that may start now.
 pub async fn a_promoted_job_is_announced(bed: Bed) {
     let mut hints = bed.broker.hints(&bed.queue);
     let mut heard = async |patience| tokio::time::timeout(Duration::from_millis(patience), hints.next()).await.ok();
     for _ in 0..10 {
         let id = bed.put_later(LONG).await;
-        // What was announced before is no news of the promotion.
+        // Earlier announcements do not belong to the promotion.
         while heard(200).await.is_some() {}
         assert_eq!(promote(&bed, &[id]).await, [true]);
         if let Some(hint) = heard(500).await {
@@ -252,7 +251,7 @@ pub async fn a_promoted_job_is_announced(bed: Bed) {
     panic!("nothing was announced in ten rounds");
 }
 
-/// Delete removes what is not active, with all that is kept of it.
+/// A delete removes an inactive job with all of its data.
 pub async fn a_deleted_job_leaves_nothing(bed: Bed) {
     let mut lane = bed.lane().await;
     let ids = bed.put(4).await;
@@ -272,7 +271,7 @@ pub async fn a_deleted_job_leaves_nothing(bed: Bed) {
     lane.ack(&held[2..]).await;
 }
 
-/// A paused queue takes in and finishes, but gives nothing out.
+/// A paused queue accepts enqueues and endings, but delivers no job.
 pub async fn a_paused_queue_gives_nothing_out(bed: Bed) {
     let mut lane = bed.lane().await;
     bed.put(2).await;
@@ -291,7 +290,7 @@ pub async fn a_paused_queue_gives_nothing_out(bed: Bed) {
     assert_eq!((answer.deliveries.len(), answer.paused), (2, false));
 }
 
-/// Resuming a queue wakes those who wait.
+/// Resuming a queue wakes waiting workers.
 pub async fn resuming_a_queue_is_announced(bed: Bed) {
     bed.put(1).await;
     let mut hints = bed.broker.hints(&bed.queue);
@@ -328,7 +327,7 @@ async fn cancel_in(queue: &str, bed: &Bed, ids: &[JobId]) -> Vec<Changed> {
     bed.broker.cancel(queue, ids).await.unwrap()
 }
 
-/// Whatever its jobs have been through: the auditor finds nothing to repair.
+/// After changes of all kinds, the auditor finds no damage.
 pub async fn a_queue_that_nobody_touched_has_no_damage(bed: Bed) {
     let mut lane = bed.lane().await;
     bed.put(8).await;
@@ -345,7 +344,7 @@ pub async fn a_queue_that_nobody_touched_has_no_damage(bed: Bed) {
     for (delivery, ending) in held.iter().zip(endings) {
         assert!(lane.end(delivery, ending).await);
     }
-    // Two are active; one of those that wait is cancelled and lies under a tombstone.
+    // Two jobs are active. A waiting one is cancelled and has a tombstone.
     let waiting = bed.put(1).await;
     assert_eq!(cancel(&bed, &waiting).await, [Changed::Yes]);
     for thorough in [false, true] {

@@ -1,4 +1,4 @@
-//! What handlers tell of their jobs while these run: progress and logs.
+//! Progress and logs that handlers report while their jobs run.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn texts(reported: &ProgressAndLog) -> Vec<&str> {
     reported.lines.iter().map(|line| &*line.text).collect()
 }
 
-/// What the holder of a job tells is stored, with the broker's time, and read back.
+/// The report of the holder of a job is stored with the broker's time, and can be read.
 pub async fn reports_of_a_handler_are_stored(bed: Bed) {
     let ids = bed.put(2).await;
     let mut lane = bed.lane().await;
@@ -69,8 +69,7 @@ pub async fn reports_of_a_handler_are_stored(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A request that comes again adds nothing, one that comes late puts nothing back, and lines that
-/// never came are counted.
+/// A repeated request adds nothing, a late one restores nothing, and missing lines are counted.
 pub async fn progress_that_comes_again_or_late_changes_nothing(bed: Bed) {
     let id = bed.put(1).await.remove(0);
     let mut lane = bed.lane().await;
@@ -90,7 +89,7 @@ pub async fn progress_that_comes_again_or_late_changes_nothing(bed: Bed) {
     assert!(bed.broker.progress_and_log(&bed.queue, &id, 9).await.unwrap().unwrap().lines.is_empty());
 }
 
-/// Whoever no longer holds a job tells nothing of it.
+/// A process that no longer holds a job cannot report on it.
 pub async fn only_the_holder_of_a_job_reports(bed: Bed) {
     let id = bed.put(1).await.remove(0);
     let (mut lane, other) = (bed.lane().await, bed.lane().await);
@@ -142,7 +141,7 @@ pub async fn progress_stays_with_the_job(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A later job of the same id begins without progress, whichever way the first has gone.
+/// A later job with the same id begins without progress, however the first one ended.
 pub async fn a_job_that_is_gone_leaves_no_progress(bed: Bed) {
     for way in ["deleted", "done", "cancelled", "trimmed"] {
         let id = JobId::given(way).expect("it is a name");
@@ -165,7 +164,7 @@ pub async fn a_job_that_is_gone_leaves_no_progress(bed: Bed) {
             let keep = KeepLimits { count: 0, bytes: 0 };
             bed.broker.sweep(&bed.queue, &SweepLimits { remembered: Duration::ZERO, keep, ..SweepLimits::default() }).await.unwrap();
         }
-        // A day later its id is free; a cancelled one gives way at once.
+        // A day later the id is free. The id of a cancelled job is free at once.
         assert_eq!(bed.put_given(way, "1").await, Enqueued::Stored, "{way}");
         let reported = read(&bed, &id).await;
         assert_eq!((reported.progress, reported.lines.len(), reported.next), (None, 0, 0), "{way}");
@@ -177,7 +176,7 @@ pub async fn a_job_that_is_gone_leaves_no_progress(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A log has a bound of lines and one of bytes: the oldest lines are dropped and counted.
+/// A log has a maximum number of lines and of bytes: the oldest lines are dropped and counted.
 pub async fn a_log_is_bounded(bed: Bed) {
     let ids = bed.put(2).await;
     let mut lane = bed.lane().await;
@@ -202,7 +201,7 @@ pub async fn a_log_is_bounded(bed: Bed) {
     assert_eq!(from.lines.len(), 2);
 }
 
-/// Whoever watches a job hears that something was told of it; of another, nobody does.
+/// A watcher of a job is notified of its reports, and not of those of other jobs.
 pub async fn a_watcher_of_a_job_receives_its_reports(bed: Bed) {
     let ids = bed.put(2).await;
     let mut lane = bed.lane().await;

@@ -1,4 +1,4 @@
-//! Limits on how many start in a time: spread, with a burst, by cost.
+//! Limits on the number of starts in a period: spread, with a burst, and by cost.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,8 +14,8 @@ use super::{
 };
 use crate::Changes as _;
 
-/// Milliseconds for which a limit or a group is closed: a case looks at it meanwhile, and waits for
-/// the end.
+/// How long a limit or a group is closed, in milliseconds. A case reads it in the meantime, and
+/// waits for the end.
 const CLOSED: u64 = 1_500;
 
 async fn rate(bed: &Bed, limit: &str, rate: &str, burst: u32) {
@@ -33,7 +33,8 @@ fn cost(keys: &[LimitKey], cost: u32) -> NewJob {
     job
 }
 
-/// A burst starts at once, and then one after the other; the broker says when the next one does.
+/// A burst starts at once, and then one job after the other. The broker returns the time of the
+/// next start.
 pub async fn starts_are_spread_behind_a_burst(bed: Bed) {
     rate(&bed, "api", "20/1s", 3).await;
     let of = key("api", "");
@@ -51,7 +52,7 @@ pub async fn starts_are_spread_behind_a_burst(bed: Bed) {
     sound(&bed).await;
     while started < 8 {
         started += claim_all(&mut lane, 20).await.len();
-        // Never more than the burst and what the time has brought.
+        // Never more than the burst and the starts of the passed time.
         let most = 3.0 + began.elapsed().as_secs_f64() * 20.0 + 1.0;
         assert!((started as f64) <= most, "{started} after {:?}", began.elapsed());
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -60,7 +61,7 @@ pub async fn starts_are_spread_behind_a_burst(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Each key has a rate of its own, and a job of another key does not wait.
+/// Each key has a separate rate. A job of another key does not wait.
 pub async fn each_key_has_its_rate(bed: Bed) {
     rate(&bed, "api", "1/1h", 1).await;
     for account in ["a", "b", "c"] {
@@ -73,8 +74,8 @@ pub async fn each_key_has_its_rate(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job counts for what it costs, and waits until so much may start; one that costs more than the
-/// burst, which was lowered, takes all of it.
+/// A job counts with its cost, and waits until that many starts are free. If the burst was lowered
+/// below its cost, it takes the whole burst.
 pub async fn a_job_counts_for_what_it_costs(bed: Bed) {
     rate(&bed, "api", "1/1h", 10).await;
     let of = key("api", "");
@@ -87,7 +88,7 @@ pub async fn a_job_counts_for_what_it_costs(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Nobody waits for a costly job that was cancelled: the next one costs less, and may start.
+/// No job waits for a cancelled costly job: the next one costs less, and may start.
 pub async fn a_costly_job_that_is_cancelled_holds_nobody_up(bed: Bed) {
     rate(&bed, "api", "1/1h", 10).await;
     let of = key("api", "");
@@ -101,8 +102,8 @@ pub async fn a_costly_job_that_is_cancelled_holds_nobody_up(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A key is kept while a job waits for it. One that comes after the last of them has gone starts as
-/// if there had been none, and so it does when the rate was raised meanwhile.
+/// A key is reserved while a job waits for it. A job after the last of them starts as if there had
+/// been none. This also holds if the rate was raised in the meantime.
 pub async fn a_key_is_kept_for_no_job_that_has_gone(bed: Bed) {
     rate(&bed, "api", "1/1h", 10).await;
     rate(&bed, "mail", "1/1h", 1).await;
@@ -122,8 +123,8 @@ pub async fn a_key_is_kept_for_no_job_that_has_gone(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A key is kept for a job that costs more, so that those that cost less do not starve it: then
-/// they say that they wait for the key, and until when.
+/// A key is reserved for a job that costs more, so that cheaper jobs do not starve it. These report
+/// that they wait for the key, and until when.
 pub async fn a_job_reports_that_its_key_is_kept_for_one_that_costs_more(bed: Bed) {
     rate(&bed, "api", "1/1h", 10).await;
     let of = key("api", "");
@@ -139,7 +140,7 @@ pub async fn a_job_reports_that_its_key_is_kept_for_one_that_costs_more(bed: Bed
     let took_all = lane.claim_one().await;
     bed.producer().await.stored(vec![costly, cheap]).await;
     assert!(claim_all(&mut lane, 20).await.is_empty());
-    // Room for the cheap one alone.
+    // There is room only for the cheap job.
     assert!(end_with(&mut lane, &took_all, ack(), Some(9), &[]).await);
     if claim_all(&mut lane, 20).await.is_empty() {
         let whys = bed.inspector().why_many(&bed.queue, &[costly_id.clone(), cheap_id.clone()]).await.expect("they can be asked");
@@ -237,7 +238,7 @@ pub async fn a_key_stays_reserved_when_a_job_leaves_that_did_not_wait_for_it(bed
     }
 }
 
-/// A slot that is not free charges nothing.
+/// A full slot does not use up the rate.
 pub async fn a_full_slot_charges_no_rate(bed: Bed) {
     rate(&bed, "api", "1/1h", 2).await;
     concurrency(&bed, "stripe", 1).await;
@@ -253,8 +254,8 @@ pub async fn a_full_slot_charges_no_rate(bed: Bed) {
     sound(&bed).await;
 }
 
-/// What is given back without a run has not started; what a stopped run, a failure or a crash gives
-/// back has.
+/// A job that is returned without a run does not count as started. A stopped run, a failure and a
+/// crash do count.
 pub async fn a_return_refunds_and_a_crash_does_not(bed: Bed) {
     rate(&bed, "api", "1/1h", 1).await;
     let of = key("api", "");
@@ -281,7 +282,7 @@ pub async fn a_return_refunds_and_a_crash_does_not(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A rate that is changed counts anew from the next claim on: what was started is still counted.
+/// A changed rate applies from the next claim on. Earlier starts still count.
 pub async fn a_changed_rate_holds_at_once(bed: Bed) {
     rate(&bed, "api", "1/1h", 2).await;
     let of = key("api", "");
@@ -302,7 +303,7 @@ pub async fn a_changed_rate_holds_at_once(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A limit may have both, and both hold.
+/// A limit may have both a concurrency and a rate, and both apply.
 pub async fn concurrency_and_rate_hold_together(bed: Bed) {
     let both = "2/1h".parse().expect("it is a rate");
     set(&bed, "api", |rule| (rule.rate, rule.burst, rule.concurrency) = (Some(both), Some(2), Some(1))).await;
@@ -317,8 +318,8 @@ pub async fn concurrency_and_rate_hold_together(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A limit that has had enough waits, and nothing is burnt; the job that found out is the first
-/// afterwards. One without limits and group waits alone.
+/// A rate-limited limit waits, and no attempt is charged. The job that was rate limited is the
+/// first afterwards. A job without limits and group waits alone.
 pub async fn a_limit_that_has_had_enough_waits(bed: Bed) {
     rate(&bed, "api", "1000/1s", 100).await;
     concurrency(&bed, "stripe", 5).await;
@@ -353,8 +354,7 @@ pub async fn a_limit_that_has_had_enough_waits(bed: Bed) {
     assert_eq!(bed.state(&alone[0]).await, Some(queue_core::JobState::Scheduled));
 }
 
-/// A key that a handler has closed for a while opens no earlier than its rate lets the next one
-/// start.
+/// A key that a handler has closed opens at the earliest when its rate lets the next job start.
 pub async fn a_key_that_is_closed_and_has_a_rate_opens_at_the_later_time(bed: Bed) {
     rate(&bed, "api", "1/1h", 1).await;
     let of = key("api", "");
@@ -372,8 +372,8 @@ pub async fn a_key_that_is_closed_and_has_a_rate_opens_at_the_later_time(bed: Be
     sound(&bed).await;
 }
 
-/// If its job has no limit, its group waits, before the others of the group; and a pause that a
-/// person has set stays. A limit that the job does not have is no group.
+/// If its job has no limit, its group waits, before the other jobs of the group. A pause by an
+/// operator stays. The name of a limit that the job does not have does not close the group.
 pub async fn a_group_that_has_had_enough_waits(bed: Bed) {
     let enough = |limit: Option<&str>, ms| Ending::RateLimited { after: Duration::from_millis(ms), limit: limit.map(str::to_owned) };
     let group = GroupName::new("acme").expect("it is a name");
@@ -406,7 +406,7 @@ pub async fn a_group_that_has_had_enough_waits(bed: Bed) {
     let ends = told().await.until;
     assert!(lane.end(&claimed[1], enough(None, 3_600_000)).await);
     assert_eq!((told().await.until > ends, told().await.reason.as_deref()), (true, Some("unpaid")), "it ends later");
-    // Nothing is closed for more than a day, and a longer pause stays.
+    // A close lasts at most a day, and a longer pause stays.
     bed.inspector().pause_as(&bed.queue, PauseOf::Group(group.clone()), pausing.lasting(3 * DAY)).await.expect("it is paused");
     let ends = told().await.until;
     assert!(lane.end(&claimed[2], enough(None, 604_800_000)).await);
@@ -421,14 +421,14 @@ pub async fn a_group_that_has_had_enough_waits(bed: Bed) {
     sound(&bed).await;
 }
 
-/// How many starts of an hour each a key is from letting the next job start: 0, it lets one start
-/// now.
+/// The number of hours until a key lets the next job start, at one start per hour. 0 means that one
+/// may start now.
 async fn hours(bed: &Bed, of: LimitKey) -> u64 {
     let until = bed.inspector().limits_of(&bed.queue, &[of]).await.expect("a key can be looked at")[0].until;
     until.map_or(0, |until| until.duration_since(std::time::SystemTime::now()).unwrap_or_default().as_secs().div_ceil(3600))
 }
 
-/// Ends a delivery that says what its run has used: by all limits, and by one of a name.
+/// Ends a delivery with the usage of its run: of all limits, and of one by name.
 async fn end_with(lane: &mut Lane, delivery: &Delivery, ending: Ending, all: Option<u32>, named: &[(&str, u32)]) -> bool {
     let mut used = Used::default();
     all.into_iter().for_each(|starts| used.set(starts));
@@ -437,14 +437,13 @@ async fn end_with(lane: &mut Lane, delivery: &Delivery, ending: Ending, all: Opt
     finish.used = Some(Box::new(used));
     let turn = lane.next().finish(vec![finish]);
     let taken = lane.send(&turn).await.stale.is_empty();
-    // An answer that is lost changes nothing.
+    // A lost answer changes nothing.
     assert_eq!(lane.send(&turn).await.stale.is_empty(), taken);
     taken
 }
 
-/// A run that has used more than its job was charged pays for it in full, above the burst as well;
-/// what it has not used is given back. With each ending that says that the run has begun, and with
-/// no other.
+/// A run that has used more than its job was charged is charged in full, even above the burst.
+/// Unused cost is refunded. This applies to each ending of a run that has begun, and to no other.
 pub async fn what_a_run_has_really_used_is_charged(bed: Bed) {
     rate(&bed, "api", "1/1h", 4).await;
     let keep = Ending::Ack { result: Some(vec![7]), keep: Some(Duration::from_secs(60)) };
@@ -485,8 +484,8 @@ pub async fn what_a_run_has_really_used_is_charged(bed: Bed) {
     sound(&bed).await;
 }
 
-/// What a run has used is charged once: not by a turn that comes again, nor by an ending that comes
-/// too late. A retry is charged what its job declares.
+/// The usage of a run is charged once. A replayed turn or a late ending does not charge it. A retry
+/// is charged the declared cost of its job.
 pub async fn what_a_run_has_used_counts_once_and_for_it_alone(bed: Bed) {
     rate(&bed, "api", "1/1h", 3).await;
     let of = key("api", "");
@@ -506,9 +505,9 @@ pub async fn what_a_run_has_used_counts_once_and_for_it_alone(bed: Bed) {
     sound(&bed).await;
 }
 
-/// The limits of a job count different things: what is said of one by name, what is said of the
-/// others, and what nothing is said of. A limit without a rate is not concerned, and neither is a
-/// job without limits.
+/// The limits of a job count different things: the usage of one by name, the usage of the others,
+/// and no reported usage. A limit without a rate is not affected, and neither is a job without
+/// limits.
 pub async fn what_a_run_has_used_is_reported_by_limit(bed: Bed) {
     for name in ["calls", "tokens", "bytes"] {
         rate(&bed, name, "1/1h", 2).await;
@@ -533,8 +532,8 @@ pub async fn what_a_run_has_used_is_reported_by_limit(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Jobs that wait for what a run gives back start with the next claim; a debt that is larger than
-/// all that may be is a day and the burst.
+/// Jobs that wait for refunded cost start with the next claim. The maximum debt is a day and the
+/// burst.
 pub async fn what_a_run_gives_back_lets_others_start(bed: Bed) {
     rate(&bed, "api", "1/1h", 2).await;
     let of = key("api", "");

@@ -1,4 +1,4 @@
-//! What becomes of the jobs of a process that died.
+//! The jobs of a crashed process.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::Changes as _;
 /// Charged jobs come back almost at once.
 const RULE: CrashRule = CrashRule { max_crashes: 3, tasks: &[], window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
 
-/// Charged jobs stay in `retry` for as long as the case looks.
+/// Charged jobs stay in `retry` for the whole case.
 const SLOW: CrashRule = CrashRule { delay: Duration::from_secs(100), ..RULE };
 
 /// All jobs of a process that held no suspect are charged and become suspects.
@@ -36,7 +36,7 @@ pub async fn a_lost_process_charges_a_crash_to_what_it_held(bed: Bed) {
     assert_eq!((bed.counter(Counter::Crashed).await, bed.counter(Counter::Reclaimed).await), (2, 2));
 }
 
-/// A process that held a suspect: the suspect is charged, its neighbours are not.
+/// A process held a suspect: the suspect is charged, and the other jobs are not.
 pub async fn a_suspect_is_charged_alone_and_its_neighbours_go_free(bed: Bed) {
     let suspect = bed.put(1).await.remove(0);
     let mut lane = bed.dying_lane().await;
@@ -57,7 +57,7 @@ pub async fn a_suspect_is_charged_alone_and_its_neighbours_go_free(bed: Bed) {
     }
 }
 
-/// Two processes are judged apart.
+/// Two processes are judged separately.
 pub async fn another_process_is_judged_for_itself(bed: Bed) {
     let suspect = bed.put(1).await.remove(0);
     let mut lane = bed.dying_lane().await;
@@ -71,7 +71,7 @@ pub async fn another_process_is_judged_for_itself(bed: Bed) {
     assert_eq!((reclaimed.charged, reclaimed.returned), (3, 0));
 }
 
-/// An uncharged job goes to the head, in the order it had.
+/// Uncharged jobs go to the head, in their order.
 pub async fn uncharged_jobs_return_to_the_head(bed: Bed) {
     let suspect = bed.put(1).await.remove(0);
     let mut lane = bed.dying_lane().await;
@@ -111,7 +111,7 @@ pub async fn the_last_crash_buries_the_job(bed: Bed) {
     assert!(bed.lane().await.claim(1).await.is_empty());
 }
 
-/// A task may say for itself how many crashes bury a job of it.
+/// A task may set the number of crashes that bury its jobs.
 pub async fn a_task_has_its_own_number_of_crashes(bed: Bed) {
     const TASKS: CrashRule = CrashRule { tasks: &[("suite.other", 1), ("suite.task", 4)], ..RULE };
     let id = bed.put(1).await.remove(0);
@@ -123,7 +123,7 @@ pub async fn a_task_has_its_own_number_of_crashes(bed: Bed) {
     assert_eq!(bed.show(&id).await.expect("the dead are kept").reason, Some(BuryReason::Crashed));
 }
 
-/// Crashes far apart are no series.
+/// Crashes outside of the window are not counted together.
 pub async fn crashes_outside_the_window_start_a_new_count(bed: Bed) {
     let rule = CrashRule { window: Duration::ZERO, ..RULE };
     let id = bed.put(1).await.remove(0);
@@ -135,7 +135,7 @@ pub async fn crashes_outside_the_window_start_a_new_count(bed: Bed) {
     }
 }
 
-/// A run that comes to its end clears the count, whatever the end; a release does not.
+/// The end of a run clears the count; a return does not.
 pub async fn a_finished_run_clears_the_crashes(bed: Bed) {
     let now = Duration::ZERO;
     let id = bed.put(1).await.remove(0);
@@ -154,7 +154,7 @@ pub async fn a_finished_run_clears_the_crashes(bed: Bed) {
     assert_eq!(wait_for(&mut bed.lane().await, &id).await.crashes, 0);
 }
 
-/// Three jobs whose worker has died, and a lane that may claim them.
+/// Three jobs of a crashed worker, and a lane that may claim them.
 async fn three_suspects(bed: &Bed) -> (Vec<JobId>, Lane) {
     let suspects = bed.put(3).await;
     let mut lane = bed.dying_lane().await;
@@ -170,7 +170,8 @@ async fn three_suspects(bed: &Bed) -> (Vec<JobId>, Lane) {
     (suspects, lane)
 }
 
-/// One turn brings one suspect at most, first of all, and none to a lane that may not have one.
+/// One turn delivers at most one suspect, before other jobs, and none to a lane that may not have
+/// one.
 pub async fn a_turn_brings_one_suspect_at_most(bed: Bed) {
     let (suspects, mut lane) = three_suspects(&bed).await;
     let innocent = bed.put(2).await;
@@ -198,8 +199,7 @@ pub async fn a_turn_brings_one_suspect_at_most(bed: Bed) {
     }
 }
 
-/// A suspect that was cancelled before it was served delays no other, and its record keeps its
-/// crashes.
+/// A suspect that was cancelled before it was served delays no other. Its record keeps its crashes.
 pub async fn a_suspect_that_was_cancelled_keeps_no_other_from_its_turn(bed: Bed) {
     let (_, mut lane) = three_suspects(&bed).await;
     let page = bed.broker.list(&bed.queue, JobState::Ready, 0, 3).await.expect("they can be listed");
@@ -213,7 +213,7 @@ pub async fn a_suspect_that_was_cancelled_keeps_no_other_from_its_turn(bed: Bed)
     assert_eq!((answer.deliveries.len(), &answer.deliveries[0].id, answer.suspects), (2, &suspects[2], false));
 }
 
-/// A process whose lanes the broker forgot, and that goes on under new names: nothing has crashed.
+/// A process whose lanes the broker forgot continues under new names: it has not crashed.
 pub async fn a_process_that_lives_under_another_name_is_charged_nothing(bed: Bed) {
     let suspect = bed.put(1).await.remove(0);
     let mut lane = bed.dying_lane().await;
@@ -236,8 +236,8 @@ pub async fn a_process_that_lives_under_another_name_is_charged_nothing(bed: Bed
     assert_eq!(again, [suspect, ids[0].clone(), ids[1].clone()], "a suspect first, and then as they were");
 }
 
-/// A worker that stops without a handler that does not: its lane says with its last heartbeat that
-/// it leaves. Only that lane.
+/// A worker stops although a handler does not. The last heartbeat of its lane reports that it
+/// leaves. This applies only to that lane.
 pub async fn a_lane_that_leaves_is_charged_nothing(bed: Bed) {
     let suspect = bed.put(1).await.remove(0);
     let mut lane = bed.dying_lane().await;
@@ -249,7 +249,7 @@ pub async fn a_lane_that_leaves_is_charged_nothing(bed: Bed) {
     assert_eq!(leaves.claim(1).await.len(), 1);
     let mut dies = bed.dying_lane().await;
     assert_eq!(dies.claim(1).await.len(), 1);
-    // With and without what its worker uses.
+    // With and without the usage of its worker.
     for load in [Some(WorkerLoad::new(2, 8)), None] {
         let mut heartbeat = leaves.heartbeat(SHORT).leaving();
         heartbeat.load = load;
@@ -262,15 +262,15 @@ pub async fn a_lane_that_leaves_is_charged_nothing(bed: Bed) {
     for (id, state, crashes) in [(&suspect, JobState::Ready, 1), (&ids[0], JobState::Ready, 0), (&ids[1], JobState::Retry, 1)] {
         let record = bed.show(id).await.expect("it waits");
         assert_eq!((record.state, record.crashes), (state, crashes));
-        // Its worker has stopped while it ran.
+        // Its worker has stopped while the job was running.
         let returned = id != &ids[1];
         assert_eq!((record.returns, record.returned_ms.is_some()), (u32::from(returned), returned));
     }
     assert_eq!((bed.counter(Counter::Forgotten).await, bed.counter(Counter::Crashed).await), (0, 2));
 }
 
-/// A parked suspect is one still: a turn resumes one at most, and none for a lane that may not have
-/// one.
+/// A parked suspect is still a suspect: a turn resumes at most one, and none for a lane that may
+/// not have one.
 pub async fn a_parked_suspect_is_resumed_like_any_other_suspect(bed: Bed) {
     bed.put(3).await;
     let mut lane = bed.dying_lane().await;
@@ -296,7 +296,7 @@ pub async fn a_parked_suspect_is_resumed_like_any_other_suspect(bed: Bed) {
     assert_eq!(bed.depth(JobState::Parked).await, 0);
 }
 
-/// Finished before the fence is finished.
+/// A job that finished before the fence is finished.
 pub async fn what_was_finished_in_time_is_not_reclaimed(bed: Bed) {
     bed.put(2).await;
     let mut lane = bed.dying_lane().await;
@@ -307,7 +307,7 @@ pub async fn what_was_finished_in_time_is_not_reclaimed(bed: Bed) {
     assert_eq!(bed.counter(Counter::Done).await, 1);
 }
 
-/// Names that nobody uses are pruned by this and nothing else.
+/// Only this removes unused names.
 pub async fn an_idle_lane_is_forgotten_without_charge(bed: Bed) {
     bed.put(1).await;
     let lane = bed.dying_lane().await;
@@ -317,7 +317,7 @@ pub async fn an_idle_lane_is_forgotten_without_charge(bed: Bed) {
     assert_eq!(bed.depth(JobState::Ready).await, 1);
 }
 
-/// A sweep goes in bounded steps, and another reclaimer can go on where one stopped.
+/// A sweep takes bounded steps, and another reclaimer can continue it.
 pub async fn a_sweep_goes_in_bounded_steps_that_anyone_can_continue(mut bed: Bed) {
     const JOBS: usize = 2 * RECLAIM_ITEMS + 50;
     bed.put(JOBS).await;
@@ -340,7 +340,7 @@ pub async fn a_sweep_goes_in_bounded_steps_that_anyone_can_continue(mut bed: Bed
     assert_eq!((moved, bed.depth(JobState::Retry).await, bed.depth(JobState::Active).await), (JOBS, JOBS as u64, 0));
 }
 
-/// A half-done sweep with a suspect in it: who comes after judges the same.
+/// A partial sweep with a suspect: the next reclaimer judges it in the same way.
 pub async fn a_half_done_sweep_with_a_suspect_is_judged_the_same(bed: Bed) {
     const JOBS: usize = RECLAIM_ITEMS + 100;
     let suspect = bed.put(1).await.remove(0);
@@ -355,13 +355,13 @@ pub async fn a_half_done_sweep_with_a_suspect_is_judged_the_same(bed: Bed) {
     })
     .await;
     bed.put(JOBS).await;
-    // In one turn: the process has not lived for longer than at the first crash.
+    // In one turn: the process has not lived longer than at the first crash.
     assert_eq!(lane.claim(JOBS + 1).await.len(), JOBS + 1);
     let reclaimed = bed.reclaim(&[&lane], SLOW).await;
     assert_eq!((reclaimed.charged, reclaimed.returned), (1, JOBS));
 }
 
-/// A cancelled job is not brought back by the end of its worker.
+/// A cancelled job does not come back when its worker crashes.
 pub async fn a_job_cancelled_under_a_lost_worker_stays_cancelled(bed: Bed) {
     let ids = bed.put(2).await;
     let mut lane = bed.dying_lane().await;
@@ -372,7 +372,7 @@ pub async fn a_job_cancelled_under_a_lost_worker_stays_cancelled(bed: Bed) {
     assert_eq!(bed.state(&ids[0]).await, Some(JobState::Cancelled));
 }
 
-/// A dead letter that crashed can be requeued, clean.
+/// A dead letter with crashes can be requeued, without its counters.
 pub async fn a_job_buried_for_its_crashes_can_be_requeued(bed: Bed) {
     let rule = CrashRule { max_crashes: 1, ..RULE };
     let id = bed.put(1).await.remove(0);
@@ -384,7 +384,7 @@ pub async fn a_job_buried_for_its_crashes_can_be_requeued(bed: Bed) {
     assert_eq!((delivery.id, delivery.crashes), (id, 0));
 }
 
-/// Claims until this job comes; nothing else is ready.
+/// Claims until this job is delivered. No other job is ready.
 async fn wait_for(lane: &mut Lane, id: &JobId) -> Delivery {
     let delivery = lane.wait_for_one().await;
     assert_eq!(&delivery.id, id);

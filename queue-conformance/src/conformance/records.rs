@@ -1,4 +1,4 @@
-//! What people see, and what housekeeping removes; backups.
+//! Records, housekeeping and backups.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use queue_core::{
 use super::bed::{Bed, LONG, ack, envelope, eventually, finish, nack};
 use crate::Changes as _;
 
-/// Every state has its list, in the order in which its jobs will be served or have ended.
+/// Every state has a list, in the order in which its jobs will be served or have ended.
 pub async fn every_state_is_listed_in_order(bed: Bed) {
     let mut lane = bed.lane().await;
     let ids = bed.put(14).await;
@@ -58,7 +58,7 @@ pub async fn every_state_is_listed_in_order(bed: Bed) {
     }
 }
 
-/// A listing comes in pages that fit together.
+/// The pages of a list are consecutive.
 pub async fn a_listing_comes_in_pages(bed: Bed) {
     let ids = bed.put(25).await;
     let (mut seen, mut offset, mut pages) = (Vec::new(), Some(0), 0);
@@ -76,7 +76,7 @@ pub async fn a_listing_comes_in_pages(bed: Bed) {
     assert_eq!((page.jobs.len(), page.next), (10, None), "the last page knows that it is the last");
 }
 
-/// A record tells all: the receipt of an active job is its lane and its claim number.
+/// A record is complete: the receipt of an active job has its lane and its claim number.
 pub async fn a_record_names_the_holder_of_an_active_job(bed: Bed) {
     let mut job = NewJob::new(JobId::make(), envelope("x"));
     job.priority = Priority::High;
@@ -93,7 +93,7 @@ pub async fn a_record_names_the_holder_of_an_active_job(bed: Bed) {
     assert_eq!(bed.show(&id).await.expect("it is ready").receipt, None);
 }
 
-/// There is nothing to see of what is not there.
+/// A missing job is not shown.
 pub async fn what_is_not_there_is_not_shown(bed: Bed) {
     assert!(bed.show(&JobId::make()).await.is_none());
     assert!(bed.broker.show("a-queue-that-nobody-knows", &JobId::make()).await.unwrap().is_none());
@@ -105,7 +105,7 @@ pub async fn what_is_not_there_is_not_shown(bed: Bed) {
     assert!(bed.broker.sweep("a-queue-that-nobody-knows", &SweepLimits::default()).await.unwrap().is_empty());
 }
 
-/// Whoever registers registers the queue too.
+/// A registration also registers the queue.
 pub async fn queues_are_listed_by_name(bed: Bed) {
     bed.producer().await;
     let other = {
@@ -117,7 +117,7 @@ pub async fn queues_are_listed_by_name(bed: Bed) {
     let place = |name: &str| queues.iter().position(|queue| queue == name).expect("it is listed");
     assert!(place(other.queue.trim_end_matches("-b")) < place(&other.queue));
     assert!(queues.is_sorted());
-    // A queue that nothing uses is removed, and the next job makes it anew.
+    // An unused queue is removed, and the next job creates it again.
     assert_eq!(other.broker.remove_queue(&other.queue).await.unwrap(), ["workers"]);
     let queue = format!("{}c", other.queue);
     let removed = other.in_queue(&queue);
@@ -130,7 +130,7 @@ pub async fn queues_are_listed_by_name(bed: Bed) {
     removed.broker.set_pause(&SetPause::of_queue(removed.queue.clone(), true)).await.unwrap();
     assert_eq!(remove().await, ["pauses"]);
     removed.broker.set_pause(&SetPause::of_queue(removed.queue.clone(), false)).await.unwrap();
-    // A worker that has stopped leaves a lane whose lease is over.
+    // A stopped worker leaves a lane with an expired lease.
     removed.dying_lane().await;
     eventually("the lease to be over", async || remove().await.is_empty().then_some(())).await;
     assert!(!removed.broker.queues().await.unwrap().contains(&removed.queue.to_string()));
@@ -138,7 +138,7 @@ pub async fn queues_are_listed_by_name(bed: Bed) {
     assert!(removed.broker.queues().await.unwrap().contains(&removed.queue.to_string()));
     let stats = removed.broker.stats(&removed.queue).await.unwrap();
     assert_eq!((stats.jobs(), stats.total(Counter::Enqueued)), (1, 1), "nothing of its past is left");
-    // An id that was given is remembered after its job has ended.
+    // A given id is remembered after its job has ended.
     let queue = format!("{}d", removed.queue);
     let given = removed.in_queue(&queue);
     given.put_given("close-17", "x").await;
@@ -148,7 +148,7 @@ pub async fn queues_are_listed_by_name(bed: Bed) {
     assert_eq!(given.broker.remove_queue(&given.queue).await.unwrap(), ["workers", "given ids"]);
 }
 
-/// A name outside the grammar never becomes a key.
+/// An invalid name never becomes a key.
 pub async fn a_name_outside_the_grammar_is_refused(bed: Bed) {
     use queue_core::broker::{ProcessId, Register};
     for name in ["", "a b", "a{b}", "a:b", "a\0b", "*", "ü", &"x".repeat(129)] {
@@ -158,7 +158,7 @@ pub async fn a_name_outside_the_grammar_is_refused(bed: Bed) {
     assert!(bed.broker.queues().await.unwrap().iter().all(|name| name.starts_with("suite-")));
 }
 
-/// Silent producers are pruned, and then forgotten.
+/// Idle producers are removed, and are then unknown.
 pub async fn idle_producers_are_swept(bed: Bed) {
     let mut producer = bed.producer().await;
     producer.stored(vec![NewJob::new(JobId::make(), envelope("x"))]).await;
@@ -175,7 +175,7 @@ pub async fn idle_producers_are_swept(bed: Bed) {
     assert_eq!(bed.depth(JobState::Ready).await, 1, "its jobs stay");
 }
 
-/// A given id is remembered for so long, and no longer.
+/// A given id is remembered for the retention.
 pub async fn remembered_ids_are_swept_by_age_and_number(bed: Bed) {
     let mut lane = bed.lane().await;
     for n in 0..10 {
@@ -201,7 +201,7 @@ pub async fn remembered_ids_are_swept_by_age_and_number(bed: Bed) {
     assert_eq!(swept, 4);
 }
 
-/// With a job that is done goes what was known of it: the next one of its id has not failed.
+/// The data of a done job is removed: the next job with its id has no failures.
 pub async fn a_given_id_that_is_used_again_starts_over(bed: Bed) {
     let mut lane = bed.lane().await;
     for _ in 0..2 {
@@ -254,7 +254,7 @@ pub async fn an_evicted_id_can_be_enqueued_again(bed: Bed) {
     .await;
 }
 
-/// Kept jobs go when their time is over.
+/// Kept jobs are removed when their retention is over.
 pub async fn kept_jobs_are_swept_when_their_time_is_over(bed: Bed) {
     let ids = bed.put(2).await;
     let mut lane = bed.lane().await;
@@ -270,8 +270,8 @@ pub async fn kept_jobs_are_swept_when_their_time_is_over(bed: Bed) {
     assert_eq!(bed.ids(JobState::Done).await, ids[1..]);
 }
 
-/// A given id that was kept, deleted, and is kept again: when the time of the first is over, the
-/// second stays.
+/// A job with a given id was kept and deleted, and another one is kept. When the retention of the
+/// first is over, the second stays.
 pub async fn a_kept_job_outlives_an_earlier_one_of_its_id(bed: Bed) {
     let id = JobId::given("again").unwrap();
     let mut lane = bed.lane().await;
@@ -291,14 +291,14 @@ pub async fn a_kept_job_outlives_an_earlier_one_of_its_id(bed: Bed) {
         (lane.send(&turn).await.now_ms > first_ended + 1_000).then_some(())
     })
     .await;
-    // And there is only one.
+    // There is only one.
     for count in [u64::MAX, 1] {
         sweep(&bed, SweepLimits { keep: KeepLimits { count, bytes: u64::MAX }, ..SweepLimits::default() }).await;
         assert_eq!(bed.state(&id).await, Some(JobState::Done), "at most {count}");
     }
 }
 
-/// What is kept of one job is not what is kept of another that ends with it.
+/// Kept data of one job is not mixed with that of another that ends with it.
 pub async fn a_kept_job_reports_its_failures(bed: Bed) {
     let mut lane = bed.lane().await;
     let failing = bed.put(1).await.remove(0);
@@ -318,7 +318,7 @@ pub async fn a_kept_job_reports_its_failures(bed: Bed) {
     assert_eq!((sound.state, sound.attempts, sound.failures.len()), (JobState::Done, 0, 0));
 }
 
-/// The same of what is rarer.
+/// The same for rarer data.
 pub async fn a_kept_job_reports_its_snoozes_and_its_priority(bed: Bed) {
     let mut lane = bed.lane().await;
     let snoozed = bed.put(1).await.remove(0);
@@ -342,8 +342,8 @@ pub async fn a_kept_job_reports_its_snoozes_and_its_priority(bed: Bed) {
     }
 }
 
-/// How often a job has snoozed and how often it was rate limited are two counts: in its deliveries,
-/// for people, and once it is kept. A repeat begins both anew.
+/// Snoozes and rate limits of a job are counted separately: in its deliveries, in its record, and
+/// when it is kept. A repeat resets both.
 pub async fn snoozes_and_rate_limits_are_counted_apart(bed: Bed) {
     let mut lane = bed.lane().await;
     let id = bed.put(1).await.remove(0);
@@ -372,7 +372,7 @@ pub async fn snoozes_and_rate_limits_are_counted_apart(bed: Bed) {
     assert_eq!((&held.id, held.snoozes, held.rate_limited), (&repeats, 0, 0));
 }
 
-/// Cancelled and expired ones are bounded in number as well.
+/// The number of cancelled and expired jobs is also bounded.
 pub async fn ended_jobs_are_swept_to_the_limits_of_their_queue(bed: Bed) {
     let ids = bed.put(20).await;
     bed.broker.cancel(&bed.queue, &ids).await.unwrap();
@@ -382,7 +382,7 @@ pub async fn ended_jobs_are_swept_to_the_limits_of_their_queue(bed: Bed) {
     assert_eq!(bed.ids(JobState::Cancelled).await.len(), 5);
 }
 
-/// One round touches no more than it was told.
+/// One round changes at most the requested number of items.
 pub async fn a_round_of_housekeeping_is_bounded(bed: Bed) {
     bury(&bed, 25).await;
     let limits = SweepLimits { dead_bytes: 0, items: 10, ..SweepLimits::default() };
@@ -393,8 +393,8 @@ pub async fn a_round_of_housekeeping_is_bounded(bed: Bed) {
     assert_eq!(rounds, [10, 10, 5, 0]);
 }
 
-/// After a restored backup nobody's word counts who was told more than the broker knows, and work
-/// goes on.
+/// After a restored backup, names and numbers that the broker does not know are refused, and work
+/// continues.
 pub async fn after_a_restored_backup_lanes_are_forgotten_and_work_goes_on(bed: Bed) {
     let mut lane = bed.lane().await;
     let queue = bed.queue.clone();
@@ -421,7 +421,7 @@ pub async fn after_a_restored_backup_lanes_are_forgotten_and_work_goes_on(bed: B
     assert_eq!(bed.counter(Counter::Done).await, 0);
 
     let mut lane = bed.lane().await;
-    // No backup is restored within the millisecond of a claim, unless it is one in memory.
+    // No backup is restored within the millisecond of a claim, except one in memory.
     eventually("the clock goes on", async || {
         let turn = lane.next();
         (lane.send(&turn).await.now_ms.cast_unsigned() > held.claim).then_some(())
@@ -437,7 +437,7 @@ async fn sweep(bed: &Bed, limits: SweepLimits) -> queue_core::broker::Swept {
     bed.broker.sweep(&bed.queue, &limits).await.expect("a sweep is answered")
 }
 
-/// Buries so many jobs, oldest first.
+/// Buries `n` jobs, oldest first.
 async fn bury(bed: &Bed, n: usize) {
     let mut lane = bed.lane().await;
     let mut producer = bed.producer().await;

@@ -1,5 +1,5 @@
-//! Enqueues by the relay of an outbox: sent again, under the same name or another, they store
-//! nothing twice and let nothing overtake.
+//! Enqueues by the relay of an outbox. If they are sent again, under the same name or another one,
+//! no job is stored twice or overtakes another.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn plain(text: &str) -> NewJob {
     NewJob::new(JobId::make(), envelope(text))
 }
 
-/// One of each kind that travels differently.
+/// One job of each kind.
 fn one_of_each() -> Vec<NewJob> {
     let (mut later, mut urgent, mut keyed) = (plain("later"), plain("urgent"), plain("keyed"));
     later.due = Due::After(LONG);
@@ -34,7 +34,7 @@ async fn send(bed: &Bed, request: &Enqueue) -> Vec<Enqueued> {
     bed.broker.enqueue(request).await.expect("the enqueue is answered")
 }
 
-/// The request of a relay is answered again, as long as it is the same.
+/// A repeated request of a relay gets the same answer if its digest is the same.
 pub async fn a_number_is_answered_again_for_the_same_digest_alone(bed: Bed) {
     let mut producer = bed.producer().await;
     let request = producer.next(one_of_each()).relayed(ONE);
@@ -45,7 +45,7 @@ pub async fn a_number_is_answered_again_for_the_same_digest_alone(bed: Bed) {
     assert!(is_old(&producer.next(vec![plain("new")]).relayed(OTHER)).await, "rows of another time");
     assert!(is_old(&producer.next(vec![plain("new")])).await, "no relay's");
     assert_eq!(bed.stats().await.jobs(), 7);
-    // The next number, with answers that are not all alike.
+    // The next number, with different answers.
     producer.seq = 1;
     let request = producer.next(vec![given("given", "b"), given("given", "a"), plain("new")]).relayed(OTHER);
     for _ in 0..2 {
@@ -64,7 +64,7 @@ pub async fn a_digest_makes_another_request(bed: Bed) {
     assert_eq!(bed.stats().await.jobs(), 1);
 }
 
-/// What is sent again under another name is there already, in whatever state.
+/// Jobs that are sent again under another name already exist, in any state.
 pub async fn a_job_that_the_broker_has_is_stored_no_second_time(bed: Bed) {
     let jobs = one_of_each();
     let mut producer = bed.producer().await;
@@ -96,14 +96,14 @@ pub async fn a_job_that_the_broker_has_is_stored_no_second_time(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A given id is free when its job was cancelled, as for every enqueue; a made one is not.
+/// A given id is free when its job was cancelled, as for every enqueue. A generated id is not.
 async fn again_but_cancelled_given(bed: &Bed, jobs: &[NewJob], cancelled: &JobId) {
     let other = bed.producer().await;
     let jobs: Vec<NewJob> = jobs.iter().filter(|job| !(job.id.is_given() && job.id == *cancelled)).cloned().collect();
     assert_eq!(send(bed, &other.next(jobs.clone()).relayed(ONE)).await, vec![Enqueued::Existing; jobs.len()], "when they have ended");
 }
 
-/// One id twice in a request is one job.
+/// An id that occurs twice in a request is one job.
 pub async fn an_id_that_comes_twice_in_a_request_is_one_job(bed: Bed) {
     let producer = bed.producer().await;
     let (twice, grouped) = (plain("x"), job("a"));
@@ -113,8 +113,7 @@ pub async fn an_id_that_comes_twice_in_a_request_is_one_job(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Behind a job that its full group refuses, none of that group has any effect, whatever kind it
-/// is.
+/// After a job that its full group refuses, all later jobs of that group are held, of every kind.
 pub async fn behind_a_refused_job_its_group_is_held(bed: Bed) {
     group_rule(&bed, "a", |rule| rule.max_size = Some(1)).await;
     let key = || Some(Box::new(Unique::new(UniqueKey::of("suite.task", b"held")).on_conflict(OnConflict::Replace)));
@@ -140,7 +139,7 @@ pub async fn behind_a_refused_job_its_group_is_held(bed: Bed) {
     sound(&bed).await;
 }
 
-/// The name of a relay serves for a month: a request may wait that long for its answer.
+/// The name of a relay is valid for a month: a request may wait that long for its answer.
 pub async fn the_name_of_a_relay_outlives_those_of_others(bed: Bed) {
     let (mut other, producer) = (bed.producer().await, bed.producer().await);
     other.stored(vec![plain("x")]).await;
@@ -156,7 +155,7 @@ pub async fn the_name_of_a_relay_outlives_those_of_others(bed: Bed) {
     assert!(matches!(bed.broker.enqueue(&other.next(vec![plain("z")])).await, Err(Error::Forgotten(_))));
     assert_eq!(send(&bed, &request).await, [Enqueued::Stored], "it is answered again");
     assert_eq!(bed.stats().await.jobs(), 2);
-    // And not for ever.
+    // But not forever.
     let limits = SweepLimits { producers: Duration::ZERO, ..SweepLimits::default() };
     super::bed::eventually("the relay is forgotten", async || {
         (bed.broker.sweep(&bed.queue, &limits).await.expect("a sweep is answered").producers > 0).then_some(())

@@ -1,4 +1,4 @@
-//! What people do with jobs that have ended: let them run again.
+//! Requeues of ended jobs by operators.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use queue_core::{
 use super::bed::{Bed, LONG, envelope, nack};
 use crate::Changes as _;
 
-/// A dead job that is requeued starts again, clean, with its payload.
+/// A requeued dead job starts again with its payload and without its counters.
 pub async fn a_requeued_job_starts_clean(bed: Bed) {
     let id = bed.put(1).await.remove(0);
     let mut lane = bed.lane().await;
@@ -29,8 +29,8 @@ pub async fn a_requeued_job_starts_clean(bed: Bed) {
     lane.ack(&[again]).await;
 }
 
-/// A cancelled or expired job that is requeued starts, with its priority, its failures and its
-/// given id, and without its expiry.
+/// A requeued cancelled or expired job starts with its priority, its failures and its given id, and
+/// without its expiry.
 pub async fn what_was_cancelled_or_has_expired_is_requeued_as_it_was(bed: Bed) {
     let mut lane = bed.lane().await;
     for (id, expires) in [("cancelled", false), ("expired", true)] {
@@ -59,19 +59,19 @@ pub async fn what_was_cancelled_or_has_expired_is_requeued_as_it_was(bed: Bed) {
         assert_eq!((&again.id, again.attempts, again.crashes, again.snoozes), (&ids[0], 0, 0, 0));
         told.expires_ms = None;
         assert_eq!(again.envelope, told.encode().unwrap());
-        // It may end in the same way once more, and what is told of it is the latest.
+        // It may end in the same way again, and the latest note is shown.
         assert!(lane.end(&again, Ending::Cancel { reason: "nor then".to_owned() }).await);
         assert_eq!(bed.show(&ids[0]).await.unwrap().note.as_deref(), Some("nor then"));
     }
     assert_eq!((bed.depth(JobState::Cancelled).await, bed.depth(JobState::Expired).await), (2, 0));
     assert_eq!((bed.ids(JobState::Cancelled).await.len(), bed.counter(Counter::Requeued).await), (2, 2));
-    // An id that was free and is another job's now is not taken away from it.
+    // An id that another job now has is not taken from it.
     let other = NewJob::new(JobId::given("cancelled").unwrap(), envelope("other"));
     assert_eq!(bed.put_job(other).await, Enqueued::Stored);
     assert_eq!(bed.broker.requeue(&bed.queue, &[JobId::given("cancelled").unwrap()]).await.unwrap(), [false]);
 }
 
-/// What runs, waits or is done cannot be requeued.
+/// A running, waiting or done job cannot be requeued.
 pub async fn what_runs_waits_or_is_done_is_not_requeued(bed: Bed) {
     let ids = bed.put(3).await;
     let mut lane = bed.lane().await;

@@ -1,4 +1,4 @@
-//! What a log keeps of its events, and which of them a subscription passes over.
+//! The retention of a log, and the events that a subscription skips.
 
 use queue_core::{
     __private::Envelope,
@@ -11,7 +11,7 @@ use super::{
     topics::{keep, lane, publisher, subscribe, subscription, topic},
 };
 
-/// An event of a type, of about so many bytes.
+/// An event of a type, with about `bytes` bytes.
 fn event(kind: &str, bytes: usize) -> NewJob {
     let mut payload = vec![0x81, 0xa1, b'n', 0xc5];
     payload.extend(u16::try_from(bytes).expect("it is small").to_be_bytes());
@@ -19,7 +19,7 @@ fn event(kind: &str, bytes: usize) -> NewJob {
     NewJob::new(JobId::make(), Envelope::new(kind, &payload).encode().expect("it is small"))
 }
 
-/// About: within a third. What a subscription has not read stays nevertheless.
+/// The size is exact to about a third. Events that a subscription has not read are kept.
 pub async fn a_log_keeps_about_so_many_bytes(bed: Bed) {
     subscribe(&bed, "billing", Begin::Start).await;
     publisher(&bed).await.stored((0..200).map(|_| event("suite.event", 1000)).collect()).await;
@@ -48,7 +48,8 @@ fn known(bed: &Bed, name: &str, types: &[&str]) -> Subscribe {
     Subscribe::new(bed.queue.clone(), name, Begin::Start).types(types.iter().map(|kind| (*kind).to_owned()).collect())
 }
 
-/// If it says so. Each is counted; in others they become jobs, which their workers park.
+/// If it is set to skip, unknown events are counted. Other subscriptions create jobs, which their
+/// workers park.
 pub async fn what_a_subscription_does_not_know_is_passed_over(bed: Bed) {
     for (name, unknown) in [("billing", Unknown::Skip), ("mail", Unknown::Park)] {
         let request = known(&bed, name, &["order.paid"]).unknown(unknown);
@@ -62,12 +63,12 @@ pub async fn what_a_subscription_does_not_know_is_passed_over(bed: Bed) {
         assert_eq!((stored.skipped, stored.behind, stored.lost), (skipped, Some(0), 0), "{name}");
     }
     assert_eq!(subscription(&bed, "billing").await.unknown, Unknown::Skip);
-    // Who says nothing of it leaves it as it is.
+    // A declaration without this setting does not change it.
     subscribe(&bed, "billing", Begin::Now).await;
     assert_eq!(subscription(&bed, "billing").await.unknown, Unknown::Skip);
 }
 
-/// Workers of an older release, which know fewer types, do not let those of a newer one miss an
+/// Workers of an older release know fewer types. Those of a newer release still do not miss an
 /// event.
 pub async fn no_type_is_forgotten_where_others_are_passed_over(bed: Bed) {
     for types in [&["a", "b"][..], &["a"], &["c"]] {
@@ -75,7 +76,7 @@ pub async fn no_type_is_forgotten_where_others_are_passed_over(bed: Bed) {
         bed.broker.subscribe(&known(&bed, "mail", types)).await.expect("it is answered");
     }
     assert_eq!(subscription(&bed, "billing").await.types, ["a", "b", "c"]);
-    // A worker that parks may be up between two that do not.
+    // A worker that parks may run between two that skip.
     bed.broker.subscribe(&known(&bed, "billing", &["d"]).unknown(Unknown::Park)).await.expect("it is answered");
     assert_eq!(subscription(&bed, "billing").await.unknown, Unknown::Park);
     bed.broker.subscribe(&known(&bed, "billing", &["a"]).unknown(Unknown::Skip)).await.expect("it is answered");
@@ -85,7 +86,7 @@ pub async fn no_type_is_forgotten_where_others_are_passed_over(bed: Bed) {
     assert_eq!(lane(&bed, "billing").await.claim(10).await.len(), 1);
 }
 
-/// No worker has said what it knows: it may know all of them.
+/// No worker has declared its types, so it may know all of them.
 pub async fn a_subscription_that_knows_no_type_passes_over_nothing(bed: Bed) {
     bed.broker.subscribe(&known(&bed, "billing", &[]).unknown(Unknown::Skip)).await.expect("it is answered");
     publisher(&bed).await.stored(vec![event("a", 8), event("b", 8)]).await;

@@ -1,5 +1,5 @@
-//! Rewinds: afterwards a subscription is as if it had begun at the target, and no event behind the
-//! target is lost on the way.
+//! Rewinds: afterwards a subscription is in the same state as if it had begun at the target. No
+//! event after the target is lost on the way.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::{
     topics::{event, keep, lane, numbers, publish, publisher, subscribe, subscription, topic},
 };
 
-/// To its end; how many events are read again, and how many jobs were cancelled.
+/// Rewinds to the end. Returns the number of events to read again, and of cancelled jobs.
 async fn rewind(bed: &Bed, to: impl Into<RewindTarget>) -> (u64, u64) {
     let mut rewinding = bed.inspector().rewind(&bed.queue, "billing", to);
     while rewinding.step().await.expect("a rewind goes on") {}
@@ -38,7 +38,7 @@ async fn positions(bed: &Bed) -> Vec<String> {
     read.into_iter().map(|event| event.position).collect()
 }
 
-/// Done, dead, waiting for a retry, ready: all of them are read again. A look before says how many.
+/// Done, dead, retrying and ready jobs are all read again. A preview returns their number.
 pub async fn a_rewind_reads_again_what_has_ended(bed: Bed) {
     subscribe(&bed, "billing", Begin::Start).await;
     let mut events: Vec<_> = (0..6).map(event).collect();
@@ -57,12 +57,12 @@ pub async fn a_rewind_reads_again_what_has_ended(bed: Bed) {
     assert_eq!(rewind(&bed, Begin::Start).await, (6, 0));
     let stored = subscription(&bed, "billing").await;
     assert_eq!((stored.behind, stored.begin, stored.rewinding), (Some(6), Begin::Start, false));
-    // The one that runs is passed over.
+    // The running one is skipped.
     assert_eq!(numbers(&lane.claim(10).await), [0, 1, 2, 3, 4]);
 }
 
-/// What ran when it began has ended by the second rewind, although the subscription has not come to
-/// it again by then: it is read again, too.
+/// A job that ran during the first rewind has ended by the second one. It is read again, even if
+/// the subscription has not reached it by then.
 pub async fn a_second_rewind_reads_again_what_ran_during_the_first(bed: Bed) {
     subscribe(&bed, "billing", Begin::Start).await;
     let mut events: Vec<_> = (0..4).map(event).collect();
@@ -80,8 +80,8 @@ pub async fn a_second_rewind_reads_again_what_ran_during_the_first(bed: Bed) {
     assert_eq!((subscription(&bed, "billing").await.behind, preview(&bed, Begin::Start).await.again), (Some(0), 4));
 }
 
-/// Events that have left the log cannot be read again: their jobs wait on, in a rewind to the
-/// oldest event. One to a target cancels what lies before it.
+/// Events that were removed from the log cannot be read again. Their jobs stay in a rewind to the
+/// oldest event. A rewind to a target cancels the jobs before it.
 pub async fn a_rewind_to_the_start_cancels_nothing(bed: Bed) {
     subscribe(&bed, "billing", Begin::Start).await;
     publish(&bed, 0..4).await;
@@ -101,7 +101,7 @@ pub async fn a_rewind_to_the_start_cancels_nothing(bed: Bed) {
     assert_eq!(rewind(&bed, RewindTarget::Event(last)).await, (1, 2));
 }
 
-/// It is not claimed twice, whether it ends before the subscription comes to it or not.
+/// A running job is not claimed twice, whether it ends before the subscription reaches it or not.
 pub async fn a_rewind_passes_over_what_runs(bed: Bed) {
     subscribe(&bed, "billing", Begin::Start).await;
     publish(&bed, 0..3).await;
@@ -113,7 +113,7 @@ pub async fn a_rewind_passes_over_what_runs(bed: Bed) {
     assert_eq!(numbers(&[lane.wait_for_one().await]), [0]);
 }
 
-/// At a time, at an event, or at the next one. What lies before the target is not read again.
+/// At a time, at an event, or at the next one. Events before the target are not read again.
 pub async fn a_rewind_begins_at_its_mark(bed: Bed) {
     subscribe(&bed, "billing", Begin::Start).await;
     let mut publisher = publisher(&bed).await;
@@ -147,7 +147,7 @@ pub async fn a_rewind_begins_at_its_mark(bed: Bed) {
     assert!(bed.broker.rewind(&strange).await.is_err());
 }
 
-/// What waits is cancelled, what was not read is not read, and neither is counted as lost.
+/// Waiting jobs are cancelled and unread events are skipped. Neither counts as lost.
 pub async fn a_rewind_ahead_passes_over_what_was_not_read(bed: Bed) {
     let queue = subscription_address("billing", &bed.queue);
     subscribe(&bed, "billing", Begin::Start).await;
@@ -166,7 +166,7 @@ pub async fn a_rewind_ahead_passes_over_what_was_not_read(bed: Bed) {
     assert_eq!(subscription(&bed, "billing").await.lost, 0);
 }
 
-/// And says so.
+/// The result reports that.
 pub async fn a_rewind_beyond_what_is_kept_begins_at_the_oldest(bed: Bed) {
     subscribe(&bed, "billing", Begin::Start).await;
     publish(&bed, 0..6).await;
@@ -187,7 +187,7 @@ pub async fn a_rewind_beyond_what_is_kept_begins_at_the_oldest(bed: Bed) {
     assert_eq!(numbers(&lane.claim(10).await), [4, 5]);
 }
 
-/// Whoever ran it is gone. The subscription reads nothing until another one has ended.
+/// The runner of the rewind is gone. The subscription reads nothing until another rewind has ended.
 pub async fn half_a_rewind_reads_nothing(bed: Bed) {
     subscribe(&bed, "billing", Begin::Start).await;
     publish(&bed, 0..4).await;
@@ -205,14 +205,14 @@ pub async fn half_a_rewind_reads_nothing(bed: Bed) {
     assert!(subscription(&bed, "billing").await.rewinding);
     let shown = bed.inspector().topic(&bed.queue).await.expect("it is answered").expect("it exists");
     assert!(shown.subscriptions[0].stop_reason.as_ref().is_some_and(|why| why.contains("a rewind is under way")));
-    // What was read before the first of them is let go of by the second.
+    // The second rewind releases the jobs that were read before the first one.
     assert_eq!(preview(&bed, Begin::Start).await.again, 2);
     assert_eq!(rewind(&bed, Begin::Start).await, (2, 0));
     assert_eq!(numbers(&lane.claim(10).await), [0, 1, 2, 3]);
     assert!(!subscription(&bed, "billing").await.rewinding);
 }
 
-/// The first of two is told, and ends nothing.
+/// The first of two rewinds is notified, and does not finish.
 pub async fn a_rewind_is_taken_over_by_the_next(bed: Bed) {
     subscribe(&bed, "billing", Begin::Start).await;
     publish(&bed, 0..3).await;
@@ -236,14 +236,14 @@ pub async fn a_rewind_is_taken_over_by_the_next(bed: Bed) {
     assert_eq!(step(&bed, late).await, Rewound::Other, "it has ended");
     assert!(!subscription(&bed, "billing").await.rewinding);
     assert_eq!(step(&bed, RewindStep::End("one".to_owned(), 0)).await, Rewound::Other, "another one has ended");
-    // Whatever is written of the subscription later forgets it not.
+    // Later changes of the subscription keep the rewind.
     subscribe(&bed, "billing", Begin::Now).await;
     assert_eq!(lane(&bed, "billing").await.claim(10).await.len(), 3);
     assert_eq!(step(&bed, RewindStep::End("one".to_owned(), 0)).await, Rewound::Other);
     assert_eq!(step(&bed, RewindStep::End("other".to_owned(), 0)).await, Rewound::Ended);
 }
 
-/// Begins a rewind as its runner does.
+/// Begins a rewind like its runner.
 async fn begin(bed: &Bed, target: Begin, token: &str) -> Rewound {
     let after = match step(bed, RewindStep::Look(target.into())).await {
         Rewound::Target { token, .. } => token,
@@ -252,8 +252,8 @@ async fn begin(bed: &Bed, target: Begin, token: &str) -> Rewound {
     step(bed, RewindStep::Begin { target: target.into(), token: token.to_owned(), after }).await
 }
 
-/// A request that was given up may arrive long after: the next rewind has let go of the jobs of
-/// events that it would skip.
+/// An abandoned request may arrive much later. The next rewind has released the jobs of events that
+/// it would skip.
 pub async fn a_begin_that_comes_late_changes_nothing(bed: Bed) {
     subscribe(&bed, "billing", Begin::Start).await;
     let late = |token: &str, after: &str| RewindStep::Begin { target: Begin::Now.into(), token: token.to_owned(), after: after.to_owned() };
@@ -276,7 +276,7 @@ fn cancel(token: &str, ids: &[JobId]) -> RewindStep {
     RewindStep::Cancel { token: token.to_owned(), reason: Some("a rewind".to_owned()), ids: ids.to_vec() }
 }
 
-/// A job that was claimed since it was listed goes on, and a dead letter stays.
+/// A job that was claimed since it was listed continues, and a dead letter stays.
 pub async fn a_rewind_cancels_what_waits_and_nothing_else(bed: Bed) {
     let queue = subscription_address("billing", &bed.queue);
     subscribe(&bed, "billing", Begin::Start).await;
@@ -305,7 +305,7 @@ pub async fn a_rewind_cancels_what_waits_and_nothing_else(bed: Bed) {
     assert!(bed.broker.rewind(&many).await.is_err());
 }
 
-/// What it has listed may have been read again since, after the rewind that took over.
+/// The listed jobs may have been read again after the rewind that took over.
 pub async fn a_rewind_that_was_taken_over_cancels_nothing(bed: Bed) {
     let queue = subscription_address("billing", &bed.queue);
     subscribe(&bed, "billing", Begin::Start).await;
@@ -330,7 +330,7 @@ pub async fn a_rewind_that_was_taken_over_cancels_nothing(bed: Bed) {
     assert_eq!(bed.broker.stats(&queue).await.expect("statistics can be read").count(JobState::Retry), 2);
 }
 
-/// Page after page, whatever gaps the cancelled leave.
+/// Page after page, with gaps from cancelled jobs.
 pub async fn a_rewind_cancels_more_than_a_page(bed: Bed) {
     let queue = subscription_address("billing", &bed.queue);
     subscribe(&bed, "billing", Begin::Start).await;
@@ -350,7 +350,7 @@ pub async fn a_rewind_cancels_more_than_a_page(bed: Bed) {
     assert_eq!(rewind(&bed, Begin::Now).await, (0, events as u64));
 }
 
-/// A pass that has cancelled something is followed by another.
+/// A pass that has cancelled a job is followed by another pass.
 pub async fn what_fails_while_a_rewind_cancels_is_cancelled(bed: Bed) {
     let queue = subscription_address("billing", &bed.queue);
     subscribe(&bed, "billing", Begin::Start).await;
@@ -371,7 +371,7 @@ pub async fn what_fails_while_a_rewind_cancels_is_cancelled(bed: Bed) {
     assert_eq!(bed.broker.stats(&queue).await.expect("statistics can be read").count(JobState::Active), 1);
 }
 
-/// From its beginning on nothing is trimmed that it is to read.
+/// From its beginning on, the events that it will read are not trimmed.
 pub async fn the_log_waits_for_a_subscription_that_is_rewound(bed: Bed) {
     subscribe(&bed, "billing", Begin::Start).await;
     publish(&bed, 0..5).await;
@@ -386,7 +386,7 @@ pub async fn the_log_waits_for_a_subscription_that_is_rewound(bed: Bed) {
     assert_eq!(bed.broker.trim_topic(&bed.queue).await.expect("it is answered").entries, 4);
 }
 
-/// No step looks at more entries than it may.
+/// No step reads more entries than its maximum.
 pub async fn a_rewind_goes_through_a_log_in_steps(bed: Bed) {
     subscribe(&bed, "billing", Begin::Start).await;
     let many = TRIM_STEP + 20;
@@ -413,7 +413,7 @@ pub async fn a_rewind_goes_through_a_log_in_steps(bed: Bed) {
     assert_eq!((subscription(&bed, "billing").await.behind, topic(&bed).await.entries), (Some(many as u64), many as u64));
 }
 
-/// Nothing is left of the jobs that were let go of.
+/// No data of the released jobs is left.
 pub async fn a_rewound_subscription_is_sound(bed: Bed) {
     let queue = subscription_address("billing", &bed.queue);
     subscribe(&bed, "billing", Begin::Start).await;

@@ -1,5 +1,5 @@
-//! Schedules: a compare-and-set on their state together with their jobs, and what the end of a job
-//! leaves in it.
+//! Schedules: a compare-and-set on their state together with their jobs, and the effect of a job's
+//! end on the state.
 
 use std::{fmt::Write, time::Duration};
 
@@ -43,14 +43,14 @@ async fn send(bed: &Bed, request: &SetSchedule) -> ScheduleAnswer {
     bed.broker.set_schedule(request).await.expect("a change of a schedule is answered")
 }
 
-/// Makes the schedule.
+/// Creates the schedule.
 pub(super) async fn made(bed: &Bed, state: &ScheduleState, due_ms: Option<i64>) {
     let mut request = SetSchedule::new(bed.queue.clone(), NAME, now(bed).await, None);
     request.set = set_to(state, due_ms);
     assert_eq!(send(bed, &request).await, ScheduleAnswer::Set(vec![]));
 }
 
-/// A request that changes the schedule from what it is.
+/// A request that changes the schedule from its present state.
 async fn change(bed: &Bed, change: impl FnOnce(&mut ScheduleState)) -> SetSchedule {
     let before = state(bed).await;
     let mut after = before.clone();
@@ -64,7 +64,7 @@ async fn change(bed: &Bed, change: impl FnOnce(&mut ScheduleState)) -> SetSchedu
 pub(super) async fn tick(bed: &Bed, tick: i64) -> JobId {
     let id = tick_id(bed, tick);
     let mut request = change(bed, |state| state.running = Some(state.begun(tick, id.to_string()))).await;
-    // What the broker has written is read and compared as it is.
+    // The stored state is read and compared without changes.
     let page = bed.broker.schedules(&bed.queue, &ScheduleList::One(NAME.to_owned())).await.unwrap();
     request.expected = Some(page.schedules[0].state.clone());
     let run = state(bed).await.runs + 1;
@@ -73,13 +73,13 @@ pub(super) async fn tick(bed: &Bed, tick: i64) -> JobId {
     id
 }
 
-/// What became of the last run.
+/// The outcome of the last run.
 pub(super) async fn outcome(bed: &Bed) -> (Option<u64>, String) {
     let state = state(bed).await;
     (state.running, state.last_runs.last().expect("there was a run").3.clone())
 }
 
-/// It is made, looked at, changed and removed.
+/// A schedule is created, read, changed and removed.
 pub async fn a_schedule_is_stored_and_removed(bed: Bed) {
     let mut first = ScheduleState { next_ms: Some(5_000), ..ScheduleState::default() };
     made(&bed, &first, None).await;
@@ -101,7 +101,7 @@ pub async fn a_schedule_is_stored_and_removed(bed: Bed) {
     }
 }
 
-/// Of two who have read the same state, one changes it.
+/// Of two requests with the same earlier state, one succeeds.
 pub async fn a_schedule_that_was_changed_meanwhile_is_stale(bed: Bed) {
     made(&bed, &ScheduleState::default(), None).await;
     let mut again = SetSchedule::new(bed.queue.clone(), NAME, now(&bed).await, None);
@@ -122,7 +122,7 @@ pub async fn a_schedule_that_was_changed_meanwhile_is_stale(bed: Bed) {
     assert_eq!(send(&bed, &other).await, ScheduleAnswer::Set(vec![]), "what is not there can be removed");
 }
 
-/// Nobody decides by a clock that was set since.
+/// A request with the time of a clock that was set since is refused.
 pub async fn a_request_from_another_time_is_refused(bed: Bed) {
     made(&bed, &ScheduleState::default(), None).await;
     let by = i64::try_from(CLOCK_MOVED.as_millis()).unwrap() + 1_000;
@@ -135,7 +135,7 @@ pub async fn a_request_from_another_time_is_refused(bed: Bed) {
     assert_eq!((state(&bed).await, bed.depth(JobState::Ready).await), (ScheduleState::default(), 0));
 }
 
-/// Of many who look, one makes the tick; if it dies, another does.
+/// Only one of several workers makes the tick. If it crashes, another one does.
 pub async fn a_due_schedule_is_handed_out_to_one_and_later_to_another(bed: Bed) {
     assert!(bed.broker.due_schedules(&bed.queue, 10).await.unwrap().next_due.is_none());
     let now = now(&bed).await;
@@ -154,7 +154,7 @@ pub async fn a_due_schedule_is_handed_out_to_one_and_later_to_another(bed: Bed) 
     assert!(due.schedules.is_empty() && wait <= Duration::from_secs(60) && wait >= Duration::from_secs(40), "{wait:?}");
 }
 
-/// A tick is a job like others: it waits in the line of its priority, and is counted.
+/// The job of a tick is like others: it waits with its priority, and is counted.
 pub async fn a_tick_makes_a_job_in_the_same_transition(bed: Bed) {
     made(&bed, &ScheduleState::default(), None).await;
     let mut lane = bed.lane().await;
@@ -172,7 +172,7 @@ pub async fn a_tick_makes_a_job_in_the_same_transition(bed: Bed) {
     assert_eq!(bed.counter(Counter::Done).await, 2);
 }
 
-/// The schedule remembers its last job until that has ended, and how it did.
+/// The schedule stores its last job until that has ended, and then its outcome.
 pub async fn the_end_of_its_last_job_is_noted_by_the_schedule(bed: Bed) {
     made(&bed, &ScheduleState::default(), None).await;
     let mut lane = bed.lane().await;
@@ -205,7 +205,7 @@ pub async fn the_end_of_its_last_job_is_noted_by_the_schedule(bed: Bed) {
     assert!(!lane.end(&held, ack()).await);
 }
 
-/// Who waits for its retry, or has crashed, has not ended.
+/// A job that waits for its retry, or has crashed, has not ended.
 pub async fn a_job_that_comes_back_has_not_ended(bed: Bed) {
     made(&bed, &ScheduleState::default(), None).await;
     tick(&bed, 1_000).await;
@@ -225,7 +225,7 @@ pub async fn a_job_that_comes_back_has_not_ended(bed: Bed) {
     assert_eq!(outcome(&bed).await, (None, "done".to_owned()));
 }
 
-/// It is due as soon as the job has ended that it waits for, and those who tick hear of it.
+/// The tick is due as soon as that job has ended, and tickers are notified.
 pub async fn a_tick_that_waits_for_the_last_job_is_due_at_its_end(bed: Bed) {
     made(&bed, &ScheduleState::default(), None).await;
     tick(&bed, 1_000).await;
@@ -242,7 +242,7 @@ pub async fn a_tick_that_waits_for_the_last_job_is_due_at_its_end(bed: Bed) {
     wait("the announcement").end_of(hints.next()).await;
 }
 
-/// Those who make the ticks hear of a schedule that is due before all others.
+/// Tickers are notified of a schedule that is due before all others.
 pub async fn a_schedule_that_is_due_first_is_announced(bed: Bed) {
     let mut hints = hears_of_nothing_yet(&bed.broker, &bed.queue, bed.broker.tick_hints(&bed.queue)).await;
     let now = now(&bed).await;
@@ -252,7 +252,7 @@ pub async fn a_schedule_that_is_due_first_is_announced(bed: Bed) {
     assert!(wait > Duration::from_secs(30) && wait <= Duration::from_secs(61), "{wait:?}");
 }
 
-/// So many as it says; one that is done begins the count anew.
+/// The declared number of dead letters in a row pauses the schedule. A done job resets the count.
 pub async fn jobs_that_die_in_a_row_pause_their_schedule(bed: Bed) {
     let now = now(&bed).await;
     made(&bed, &ScheduleState { pause_after: 2, ..ScheduleState::default() }, Some(now + 60_000)).await;
@@ -283,8 +283,7 @@ async fn hears(lane: &Lane) -> Vec<(JobId, u64)> {
     lane.broker.extend(&heartbeat).await.remove(0).expect("the lane lives").cancelled
 }
 
-/// It keeps its receipt until its ending, which cancels it whatever it says, but that the job is
-/// done or dead.
+/// The job keeps its receipt until its ending. Any ending other than done or dead then cancels it.
 pub async fn a_running_job_that_is_to_be_stopped_is_cancelled_at_its_ending(bed: Bed) {
     made(&bed, &ScheduleState::default(), None).await;
     let mut lane = bed.lane().await;
@@ -313,7 +312,7 @@ pub async fn a_running_job_that_is_to_be_stopped_is_cancelled_at_its_ending(bed:
     }
 }
 
-/// Its worker has died: it is cancelled, and does not come back.
+/// The worker has crashed: the job is cancelled, and does not come back.
 pub async fn a_job_that_is_to_be_stopped_ends_with_its_worker(bed: Bed) {
     made(&bed, &ScheduleState::default(), None).await;
     let mut dying = bed.lane_of(ProcessId::random(), SHORT).await;
@@ -326,7 +325,7 @@ pub async fn a_job_that_is_to_be_stopped_ends_with_its_worker(bed: Bed) {
     assert_eq!((bed.counter(Counter::Reclaimed).await, bed.counter(Counter::Crashed).await), (1, 0));
 }
 
-/// Nobody runs it, so that there is nothing to wait for.
+/// The job is not running, so it is cancelled at once.
 pub async fn a_waiting_job_that_is_to_be_stopped_is_cancelled_at_once(bed: Bed) {
     made(&bed, &ScheduleState::default(), None).await;
     let id = tick(&bed, 1_000).await;
@@ -335,7 +334,7 @@ pub async fn a_waiting_job_that_is_to_be_stopped_is_cancelled_at_once(bed: Bed) 
     assert_eq!(bed.lane().await.claim(1).await, []);
 }
 
-/// The same backfill makes each job once, also when the first has ended.
+/// A repeated backfill creates each job once, even if the first one has ended.
 pub async fn a_backfilled_job_is_made_once(bed: Bed) {
     made(&bed, &ScheduleState::default(), None).await;
     tick(&bed, 1_000).await;
@@ -355,7 +354,7 @@ pub async fn a_backfilled_job_is_made_once(bed: Bed) {
     }
 }
 
-/// They are listed by the time at which they are due; those that are not due at all come last.
+/// They are listed by their due time. Those without a due time come last.
 pub async fn schedules_are_listed_by_page(bed: Bed) {
     let now = now(&bed).await;
     for (name, due) in [("c", Some(now + 30_000)), ("a", None), ("b", Some(now + 20_000)), ("d", Some(now + 40_000))] {
@@ -373,7 +372,7 @@ pub async fn schedules_are_listed_by_page(bed: Bed) {
     assert_eq!(listed, "b c d |a |");
 }
 
-/// Those alone, and none that is not due at all.
+/// Only these, and none without a due time.
 pub async fn schedules_that_are_due_after_a_time_are_listed(bed: Bed) {
     let now = now(&bed).await;
     for (name, due) in

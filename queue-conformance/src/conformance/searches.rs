@@ -1,4 +1,4 @@
-//! Scans and searches: what they find while jobs come and go.
+//! Scans and searches while jobs are added and removed.
 
 use std::{
     collections::BTreeSet,
@@ -20,12 +20,12 @@ use queue_core::{
 
 use super::bed::{Bed, LONG, Lane, Producer, envelope, finish, given};
 
-/// Jobs of a state at the beginning, and places that each step looks at.
+/// The number of jobs of a state at the beginning, and of positions in each step.
 const JOBS: usize = 24;
 const STEP: usize = 5;
 
-/// All states but `active`, which the case below has, and `expired`, whose jobs are where `done`
-/// ones are.
+/// All states except `active`, which has a separate case, and `expired`, whose jobs are stored with
+/// `done` ones.
 const STATES: [JobState; 8] = [
     JobState::Held,
     JobState::Parked,
@@ -37,7 +37,7 @@ const STATES: [JobState; 8] = [
     JobState::Ready,
 ];
 
-/// Brings new jobs into a state.
+/// Adds new jobs to a state.
 struct Brings<'a> {
     bed: &'a Bed,
     lane: Lane,
@@ -87,7 +87,7 @@ impl Brings<'_> {
                     assert_eq!(self.lane.claim(1).await.len(), 1);
                     job.unique = Some(key);
                 }
-                // Of all priorities, and in the lines of groups.
+                // Of all priorities, and in groups.
                 _ => {
                     job.priority = Priority::from_number(u8::try_from(self.brought % 4).unwrap()).unwrap();
                     let group = format!("group-{}", self.brought % 3);
@@ -105,8 +105,7 @@ impl Brings<'_> {
     }
 }
 
-/// Between two steps the last job that was seen is deleted, and another one that was seen, and new
-/// ones come.
+/// Between two steps, the last seen job and another seen job are deleted, and new jobs are added.
 pub async fn a_scan_finds_what_stays_once_while_jobs_come_and_go(bed: Bed) {
     let mut lane = bed.lane().await;
     let turn = lane.next();
@@ -139,7 +138,7 @@ pub async fn a_scan_finds_what_stays_once_while_jobs_come_and_go(bed: Bed) {
     }
 }
 
-/// Workers take jobs from the head, more than were seen, and jobs that are active end.
+/// Workers claim jobs from the head, more than were seen, and active jobs end.
 pub async fn a_scan_passes_over_no_job_while_workers_claim(bed: Bed) {
     let ids = bed.put(60).await;
     let mut lane = bed.lane().await;
@@ -177,8 +176,7 @@ pub async fn a_scan_passes_over_no_job_while_workers_claim(bed: Bed) {
     assert!(stay.iter().all(|id| seen.contains(id) || ended.contains(id)));
 }
 
-/// The last job that was looked at may be claimed and come back at the end of the line, and many
-/// others at its head.
+/// The last examined job may be claimed and come back at the end, and many others at the head.
 pub async fn a_scan_passes_over_no_job_where_others_come_back(bed: Bed) {
     let ids = bed.put(60).await;
     let mut lane = bed.lane().await;
@@ -214,7 +212,7 @@ pub async fn a_scan_passes_over_no_job_where_others_come_back(bed: Bed) {
     assert_eq!(many.iter().filter(|id| !seen.contains(id) && !held.iter().any(|held| held.id == **id)).count(), 0);
 }
 
-/// One scan goes through several states, and each step looks at no more than it may.
+/// One scan reads several states, and each step examines at most its maximum.
 pub async fn a_scan_of_several_states_is_bounded(bed: Bed) {
     let lane = bed.lane().await;
     let mut brings = Brings { bed: &bed, lane, now: 0, brought: 0 };
@@ -242,7 +240,7 @@ pub async fn a_scan_of_several_states_is_bounded(bed: Bed) {
     assert!(matches!(error, Error::Invalid { field: "cursor", .. }), "{error}");
 }
 
-/// What people search with: pages, their bounds, how far they have looked, and cursors.
+/// Searches of operators: pages, their bounds, progress, and cursors.
 pub async fn a_search_reports_its_progress_and_continues(bed: Bed) {
     let ids = bed.put(20).await;
     for n in 0..12 {
@@ -258,7 +256,7 @@ pub async fn a_search_reports_its_progress_and_continues(bed: Bed) {
     let first = bounded.next().await.unwrap().expect("there is a page");
     assert_eq!((first.jobs.len(), first.examined, first.total), (0, 10, 32), "it says that it has not seen all");
     let cursor = first.cursor.expect("it goes on");
-    // Another process goes on with the text, while the jobs that were looked at leave.
+    // Another process continues with the cursor, while examined jobs are deleted.
     let client = Client::with_broker(bed.broker.clone());
     bed.broker.change(&bed.queue, Change::Delete, None, &ids[..5]).await.unwrap();
     let mut other = client.inspector().search(filter()).queue(&*bed.queue).page(5).from(&cursor).unwrap();
@@ -274,8 +272,8 @@ pub async fn a_search_reports_its_progress_and_continues(bed: Bed) {
 
     let error = inspector.search("id~other".parse().unwrap()).from(&cursor).unwrap_err().to_string();
     assert!(error.contains("belongs to another filter"), "{error}");
-    // Of other queues it would pass over jobs as well. In which order the queues are named does not
-    // matter.
+    // A cursor is refused for other queues, because jobs would be skipped. The order of the queue
+    // names does not matter.
     let others: [&[&str]; 3] = [&[], &["other"], &[&bed.queue, "other"]];
     for others in others {
         let mut search = others.iter().fold(inspector.search(filter()), |search, queue| search.queue(*queue)).from(&cursor).unwrap();
@@ -292,7 +290,7 @@ pub async fn a_search_reports_its_progress_and_continues(bed: Bed) {
     assert_eq!((exact.jobs.len(), exact.cursor), (0, None));
 }
 
-/// A search of all queues goes from one to the next, and passes over none.
+/// A search of all queues reads one after the other, and skips none.
 pub async fn a_search_goes_through_all_queues(bed: Bed) {
     let mark = bed.queue.strip_prefix("suite-").expect("queues of cases are named so").to_owned();
     let others = ["a", "b", "c"].map(|name| format!("{name}-{mark}"));
@@ -317,8 +315,8 @@ pub async fn a_search_goes_through_all_queues(bed: Bed) {
     assert!(seen.is_subset(&ids));
 }
 
-/// `id=QUEUE/ID` is the job of this address, and `id!=QUEUE/ID` all others, wherever a filter is
-/// taken.
+/// `id=QUEUE/ID` is the job with this address, and `id!=QUEUE/ID` all others, in every place for a
+/// filter.
 pub async fn the_address_of_a_job_is_its_id_in_a_filter(bed: Bed) {
     let inspector = bed.inspector();
     let mut other = Producer::on(&bed.broker, &format!("{}-other", bed.queue)).await;
@@ -340,7 +338,7 @@ pub async fn the_address_of_a_job_is_its_id_in_a_filter(bed: Bed) {
         listed.sort();
         assert_eq!(listed, expected, "list {text}");
     }
-    // In all queues it is the job of its queue alone, and no other is looked at.
+    // In a search of all queues, only this job is examined.
     let page = inspector.search(filter("id=Q/two")).next().await.unwrap().unwrap();
     assert_eq!((page.jobs.len(), page.examined, &page.jobs[0].address.queue), (1, 1, queue));
     let operation = NewOperation::new(OperationKind::Delete, filter("id!=Q/two"));
@@ -349,7 +347,7 @@ pub async fn the_address_of_a_job_is_its_id_in_a_filter(bed: Bed) {
     assert_eq!(inspector.preview_operation(queue, &operation, u64::MAX).await.unwrap().eligible, 1);
 }
 
-/// Cancelled jobs lie among those that are done.
+/// Cancelled jobs are stored among done jobs.
 pub async fn a_search_for_one_state_reads_each_job_once(bed: Bed) {
     let mut lane = bed.lane().await;
     bed.put(200).await;
@@ -387,7 +385,7 @@ impl CountsScans {
         CountsScans { inner, scans: AtomicU64::new(0) }
     }
 
-    /// How many steps there were.
+    /// The number of steps.
     pub(super) fn scans(&self) -> u64 {
         self.scans.load(Ordering::Relaxed)
     }
@@ -404,8 +402,8 @@ impl Wrapper for CountsScans {
     }
 }
 
-/// A job keeps its tags over a failure, an edit, its death and its requeue, and a copy has them,
-/// too.
+/// A job keeps its tags over a failure, an edit, its death and its requeue. A copy has them as
+/// well.
 pub async fn tags_stay_with_a_job_whatever_becomes_of_it(bed: Bed) {
     let client = Client::with_broker(bed.broker.clone());
     let job = || RawJob::new("suite.task", b"\x80".to_vec()).queue(&*bed.queue);

@@ -1,4 +1,4 @@
-//! What went wrong elsewhere with groups and their slots, each as a case that is named after it.
+//! Known problems of other systems with groups and their slots, each as a case.
 
 use queue_core::{
     JobId,
@@ -10,8 +10,8 @@ use super::{
     groups::{RULE, cap, depth, group_rule, groups, job, name, one_by_one, put, sound},
 };
 
-/// A group at its cap whose jobs stand first does not stop the jobs of others behind it, however
-/// many of its jobs there are.
+/// A group at its cap whose jobs come first does not block the jobs of other groups, however many
+/// jobs it has.
 pub async fn a_saturated_group_at_the_front_stalls_nobody(bed: Bed) {
     cap(&bed, "a", 1).await;
     put(&bed, "a", 300).await;
@@ -27,8 +27,8 @@ pub async fn a_saturated_group_at_the_front_stalls_nobody(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job that runs is counted wherever it stood: those that came before it in the order, or were
-/// stored later, are not admitted in its place.
+/// A running job is counted at any position. Jobs that were before it or were stored later are not
+/// started in its place.
 pub async fn a_running_job_that_sorts_last_is_counted(bed: Bed) {
     cap(&bed, "a", 2).await;
     let at = |priority| {
@@ -48,8 +48,7 @@ pub async fn a_running_job_that_sorts_last_is_counted(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A worker died, and the record of its job was removed before it was taken back: the slot is not
-/// held by nobody.
+/// A worker crashed, and the record of its job was removed before the reclaim: the slot is free.
 pub async fn a_job_whose_record_is_gone_before_its_worker_is_missed_holds_no_slot(bed: Bed) {
     cap(&bed, "a", 1).await;
     put(&bed, "a", 2).await;
@@ -68,8 +67,7 @@ pub async fn a_job_whose_record_is_gone_before_its_worker_is_missed_holds_no_slo
     sound(&bed).await;
 }
 
-/// Jobs are deleted while they stand in the line: no id of theirs stays there and holds up those
-/// behind it.
+/// Ready jobs are deleted: none of their ids remains and blocks later jobs.
 pub async fn a_deleted_job_leaves_no_stale_id_in_the_line(bed: Bed) {
     let ids = put(&bed, "a", 5).await;
     let deleted = [ids[0].clone(), ids[1].clone(), ids[3].clone()];
@@ -82,8 +80,8 @@ pub async fn a_deleted_job_leaves_no_stale_id_in_the_line(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job that runs for longer than anybody thought keeps its slot while its worker lives, and gives
-/// it back once.
+/// A job that runs unexpectedly long keeps its slot while its worker is alive, and releases it
+/// once.
 pub async fn a_slot_does_not_run_out_under_a_long_job(bed: Bed) {
     cap(&bed, "a", 1).await;
     put(&bed, "a", 3).await;
@@ -100,8 +98,8 @@ pub async fn a_slot_does_not_run_out_under_a_long_job(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A worker that was thought dead ends its job after that was taken back: the slot is that of the
-/// next run.
+/// A worker that was considered dead ends its job after the reclaim: the slot belongs to the next
+/// run.
 pub async fn a_late_ending_takes_no_slot_of_the_next_run(bed: Bed) {
     cap(&bed, "a", 1).await;
     put(&bed, "a", 2).await;
@@ -111,7 +109,7 @@ pub async fn a_late_ending_takes_no_slot_of_the_next_run(bed: Bed) {
     let mut lane = bed.lane().await;
     let next = lane.claim(1).await;
     assert_eq!((next.len(), depth(&bed, "a").await.1), (1, 1));
-    // Its lane is gone, or the ending does not count.
+    // Its lane is forgotten, or the ending is stale.
     let turn = dying.next().finish(vec![super::bed::finish(&lost, ack())]);
     drop(bed.broker.turn(&turn).await);
     assert_eq!(depth(&bed, "a").await.1, 1);
@@ -119,7 +117,7 @@ pub async fn a_late_ending_takes_no_slot_of_the_next_run(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A group whose jobs were all cancelled, and which comes back, is not behind all others.
+/// A group whose jobs were all cancelled, and that comes back, is not last in the rotation.
 pub async fn a_purged_group_that_comes_back_does_not_starve(bed: Bed) {
     for _ in 0..2 {
         put(&bed, "a", 400).await;
@@ -135,7 +133,7 @@ pub async fn a_purged_group_that_comes_back_does_not_starve(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A weight that is set holds for the jobs that wait already.
+/// A new weight applies to waiting jobs.
 pub async fn a_new_weight_holds_for_jobs_that_wait_already(bed: Bed) {
     put(&bed, "a", 20).await;
     put(&bed, "b", 20).await;
@@ -147,8 +145,7 @@ pub async fn a_new_weight_holds_for_jobs_that_wait_already(bed: Bed) {
     sound(&bed).await;
 }
 
-/// An id that was cancelled in the line of one group and comes back in that of another strands
-/// nobody behind it.
+/// An id is cancelled in one group and comes back in another: it does not block jobs after it.
 pub async fn an_id_that_comes_back_in_another_group_strands_nobody(bed: Bed) {
     let of = |group: &str| {
         let mut job = given("order-1", "x");
@@ -168,7 +165,7 @@ pub async fn an_id_that_comes_back_in_another_group_strands_nobody(bed: Bed) {
     sound(&bed).await;
 }
 
-/// When all jobs have ended, in whatever way, groups hold nothing.
+/// When all jobs have ended, in any way, groups hold no slots.
 pub async fn groups_hold_nothing_when_all_their_jobs_have_ended(bed: Bed) {
     cap(&bed, "a", 3).await;
     put(&bed, "a", 9).await;
@@ -193,7 +190,7 @@ pub async fn groups_hold_nothing_when_all_their_jobs_have_ended(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Many lanes claim at once, round after round: none gets a slot that another has.
+/// Several lanes claim at once, round after round: no slot is given twice.
 pub async fn lanes_that_claim_at_once_share_the_slots_of_a_group(bed: Bed) {
     cap(&bed, "a", 2).await;
     cap(&bed, "b", 3).await;
@@ -215,8 +212,8 @@ pub async fn lanes_that_claim_at_once_share_the_slots_of_a_group(bed: Bed) {
     sound(&bed).await;
 }
 
-/// While a group has work and room, no other is served more often in between than their weights
-/// allow, whoever comes, ends and is full meanwhile.
+/// While a group has work and room, no other group is served more often than their weights allow,
+/// even if jobs are added and end, and groups become full.
 pub async fn a_group_with_work_and_room_is_served_within_its_bound(bed: Bed) {
     const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
     const WEIGHTS: [u32; 5] = [1, 2, 3, 1, 5];
@@ -228,7 +225,7 @@ pub async fn a_group_with_work_and_room_is_served_within_its_bound(bed: Bed) {
     let mut rng = fastrand::Rng::with_seed(26);
     let mut lane = bed.lane().await;
     let (mut waiting, mut running) = ([0_usize; 5], [const { Vec::new() }; 5]);
-    // How often each other group was served since a group has work and room.
+    // The number of times that each other group was served while a group had work and room.
     let mut passed = [[0_u32; 5]; 5];
     for step in 0..250 {
         if step == 0 || rng.u8(..3) == 0 {

@@ -1,5 +1,5 @@
-//! Long random stories, checked against a model. The seed is printed; `QUEUE_TEST_SEED` tells a
-//! story again.
+//! Long random stories, checked against a model. The seed is printed; `QUEUE_TEST_SEED` repeats a
+//! story.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,20 +15,20 @@ use crate::Changes as _;
 const STEPS: usize = 400;
 const RULE: CrashRule = CrashRule { max_crashes: 3, tasks: &[], window: Duration::from_secs(3600), delay: Duration::from_millis(1) };
 
-/// What the story knows of the jobs.
+/// The model of the jobs.
 #[derive(Default)]
 struct World {
-    /// Jobs that have to be somewhere, with their payload.
+    /// Jobs that must exist, with their payload.
     alive: BTreeMap<JobId, Vec<u8>>,
-    /// Jobs that were dead, cancelled or expired when last heard of.
+    /// Jobs that were dead, cancelled or expired at the last check.
     ended: BTreeMap<JobId, JobState>,
     /// The highest claim number of each id.
     claims: BTreeMap<JobId, u64>,
 }
 
-/// Random enqueues, claims, finishes, replays, crashes, cancels, deletes and requeues: every job
-/// ends in one place, none is lost, none is delivered to two, and nothing that ended comes back by
-/// itself.
+/// Random enqueues, claims, finishes, replays, crashes, cancels, deletes and requeues. Every job is
+/// in one state, none is lost, none is delivered to two lanes, and no ended job comes back on its
+/// own.
 pub async fn a_random_story_loses_and_doubles_nothing(mut bed: Bed) {
     let seed = std::env::var("QUEUE_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
     println!("seed {seed}; tell it again with QUEUE_TEST_SEED={seed}");
@@ -181,7 +181,7 @@ async fn requeue(bed: &Bed, rng: &mut Rng, world: &mut World) {
     world.alive.insert(id, payload);
 }
 
-/// The third crash buries; the story asks which.
+/// The third crash buries a job, so the story reads the state.
 async fn notice_crashed(bed: &Bed, held: &[Delivery], world: &mut World) {
     for delivery in held {
         if world.alive.contains_key(&delivery.id) && bed.state(&delivery.id).await == Some(JobState::Dead) {
@@ -213,7 +213,7 @@ async fn check(bed: &Bed, world: &World) {
     assert!(seen.values().all(|state| *state == JobState::Done), "ghosts: {seen:?}");
 }
 
-/// What is left is delivered, each once.
+/// The remaining jobs are delivered, each once.
 async fn drain(bed: &Bed, mut world: World) {
     let mut lane = bed.lane().await;
     super::eventually("everything is drained", async || {

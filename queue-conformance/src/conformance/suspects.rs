@@ -1,5 +1,5 @@
-//! Suspects: jobs whose process has died. They are served one at a time, and nobody waits behind
-//! those that may not start.
+//! Suspects: jobs whose process has crashed. They are served one at a time, and suspects that may
+//! not start block no other job.
 
 use queue_core::{
     JobId,
@@ -14,13 +14,12 @@ use super::{
     topics::{event, lane, publisher, subscribe},
 };
 
-/// Lets a process die with all jobs of these groups, one of each: they are suspects then, and
-/// ready.
+/// Crashes a process that holds one job of each of these groups. The jobs are then ready suspects.
 async fn suspects(bed: &Bed, groups: impl Iterator<Item = String>) -> Vec<JobId> {
     all_suspects(bed, groups.map(|group| job(&group)).collect()).await
 }
 
-/// The same of these jobs.
+/// The same for these jobs.
 async fn all_suspects(bed: &Bed, jobs: Vec<NewJob>) -> Vec<JobId> {
     let ids: Vec<JobId> = jobs.iter().map(|job| job.id.clone()).collect();
     for jobs in jobs.chunks(MAX_ITEMS) {
@@ -36,7 +35,7 @@ async fn all_suspects(bed: &Bed, jobs: Vec<NewJob>) -> Vec<JobId> {
     ids
 }
 
-/// Waits until so many jobs are ready. Their time is looked at by turns that claim nothing.
+/// Waits until this number of jobs is ready. Turns without a claim promote them.
 async fn come_back(bed: &Bed, lane: &mut Lane, jobs: u64) {
     eventually("the suspects are ready", async || {
         let turn = lane.next();
@@ -46,8 +45,7 @@ async fn come_back(bed: &Bed, lane: &mut Lane, jobs: u64) {
     .await;
 }
 
-/// The process of a lane lives on until a run has lasted for longer than the one in which the job
-/// crashed.
+/// The process of a lane lives until a run has lasted longer than the one in which the job crashed.
 async fn outlives(lane: &mut Lane, run: &Delivery) {
     let lasted = i64::try_from(run.suspected_for.as_millis()).expect("it is short");
     eventually("it has run for longer than before", async || {
@@ -57,7 +55,7 @@ async fn outlives(lane: &mut Lane, run: &Delivery) {
     .await;
 }
 
-/// What a lane that runs a suspect gets, and whether it is told of more.
+/// The deliveries for a lane that runs a suspect, and whether more are reported.
 async fn claim_beside(lane: &mut Lane, jobs: usize) -> (String, bool) {
     let mut turn = lane.next().claim(jobs);
     turn.suspect = false;
@@ -65,8 +63,8 @@ async fn claim_beside(lane: &mut Lane, jobs: usize) -> (String, bool) {
     (groups(&answer.deliveries), answer.more)
 }
 
-/// Hundreds of groups that are served next have suspects alone: whoever runs one gets the jobs of
-/// others, and is not told of more than it can get.
+/// Hundreds of groups with only suspects are next in the rotation. A lane that runs a suspect gets
+/// the jobs of other groups, and only jobs that it can get are reported.
 pub async fn groups_with_suspects_alone_keep_nobody_from_its_turn(bed: Bed) {
     suspects(&bed, (0..250).map(|n| format!("a{n}"))).await;
     put(&bed, "z", 6).await;
@@ -80,7 +78,7 @@ pub async fn groups_with_suspects_alone_keep_nobody_from_its_turn(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Hundreds of suspects may not start, for their groups are paused or full: another suspect is
+/// Hundreds of suspects may not start because their groups are paused or full: another suspect is
 /// found at once.
 pub async fn suspects_that_may_not_start_keep_no_other_from_its_turn(bed: Bed) {
     suspects(&bed, (0..250).map(|n| format!("a{n}")).chain(["z".to_owned()])).await;
@@ -98,7 +96,7 @@ pub async fn suspects_that_may_not_start_keep_no_other_from_its_turn(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Suspects are served in the order of the turns of their groups, which pay for them: none is
+/// Suspects are served in the rotation of their groups, which are charged for them, so none is
 /// always the last.
 pub async fn suspects_of_groups_take_turns(bed: Bed) {
     suspects(&bed, ["a", "a", "a", "b", "b", "b"].into_iter().map(str::to_owned)).await;
@@ -129,15 +127,15 @@ pub async fn an_ordered_group_whose_holder_is_a_suspect_waits_for_it(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A job whose process lived for longer in this run than in the one that it crashed in is suspected
-/// no more: it is judged as its neighbours are.
+/// If a process has lived longer in this run than in the crashed one, its job is no longer
+/// suspected, and is judged like the others.
 pub async fn a_suspect_that_has_outlived_its_crash_is_suspected_no_more(bed: Bed) {
     let old = suspects(&bed, [String::new()].into_iter()).await.remove(0);
     let mut lane = bed.dying_lane().await;
     let held = lane.claim_one().await;
     assert!(held.id == old && held.suspected_for >= SHORT, "how long it may have run: {:?}", held.suspected_for);
     outlives(&mut lane, &held).await;
-    // The first neighbour comes as the process still lives.
+    // The first other job comes while the process is alive.
     let neighbour = put(&bed, "", 1).await.remove(0);
     assert_eq!(lane.claim(1).await.len(), 1);
     bed.broker.extend(&[lane.heartbeat(SHORT)]).await.remove(0).expect("the lane is known");
@@ -147,7 +145,7 @@ pub async fn a_suspect_that_has_outlived_its_crash_is_suspected_no_more(bed: Bed
     assert_eq!((crashes(&old).await, crashes(&neighbour).await), (2, 1));
 }
 
-/// The same beside a job that is suspected: that one alone is charged.
+/// The same together with a job that is suspected: only that one is charged.
 pub async fn a_suspect_that_has_outlived_its_crash_goes_free_beside_another(bed: Bed) {
     let ids = suspects(&bed, ["", ""].into_iter().map(str::to_owned)).await;
     let mut lane = bed.dying_lane().await;
@@ -161,8 +159,8 @@ pub async fn a_suspect_that_has_outlived_its_crash_goes_free_beside_another(bed:
     assert_eq!((crashes(&old.id).await, crashes(&young.id).await), (1, 2));
 }
 
-/// A subscription reads on although many groups of it have suspects alone: these are no jobs that a
-/// turn could get.
+/// A subscription continues to read although many of its groups have only suspects, which a turn
+/// could not get.
 pub async fn a_subscription_reads_on_beside_groups_with_suspects(bed: Bed) {
     subscribe(&bed, "s", Begin::Now).await;
     let mut publisher = publisher(&bed).await;
@@ -203,8 +201,8 @@ pub async fn a_subscription_reads_on_beside_groups_with_suspects(bed: Bed) {
     assert_eq!((answer.deliveries.len(), answer.more, answer.suspects), (0, false, true));
 }
 
-/// Claims one job again and again, a suspect too, until one comes. While none comes the lane is
-/// told that one may.
+/// Claims one job, which may be a suspect, repeatedly until one is delivered. Until then, the lane
+/// is notified that more may come.
 async fn search_suspect(lane: &mut Lane, claims: usize) -> Delivery {
     for claim in 1..=claims {
         let turn = lane.next().claim(1);
@@ -217,12 +215,12 @@ async fn search_suspect(lane: &mut Lane, claims: usize) -> Delivery {
     panic!("no suspect after {claims} claims");
 }
 
-/// One group has hundreds of suspects, each with a limit of its own, and another limit holds all of
-/// these back: the one behind them starts.
+/// One group has hundreds of suspects, each with its own limit, and another limit blocks all of
+/// them: the one after them starts.
 pub async fn a_search_goes_on_inside_a_group(bed: Bed) {
     let api = key("api", "");
     let mut jobs: Vec<NewJob> = (0..900).map(|n| limited("a", &[api, key("other", &n.to_string())])).collect();
-    // More keys than those of the others: brokers look at it last.
+    // More keys than the others have: brokers examine it last.
     let free = limited("a", &["1", "2", "3"].map(|value| key("free", value)));
     let last = free.id.clone();
     jobs.push(free);
@@ -232,7 +230,7 @@ pub async fn a_search_goes_on_inside_a_group(bed: Bed) {
     let mut lane = bed.lane().await;
     assert_eq!(claim_beside(&mut lane, 1).await.0, "holder");
     assert_eq!(search_suspect(&mut lane, 2).await.id, last);
-    // Nothing else may start, and a lane that has asked a few times is not made to ask again.
+    // No other job may start. After a few claims, the lane is not asked to claim again.
     let mut asked = 0;
     loop {
         let turn = lane.next().claim(1);
@@ -246,8 +244,8 @@ pub async fn a_search_goes_on_inside_a_group(bed: Bed) {
     assert!(asked <= 2, "{asked} claims for 900 suspects");
 }
 
-/// Limits hold hundreds of groups of suspects back. A search that has found one behind them begins
-/// with the first group again, which has room by now.
+/// Limits block hundreds of groups of suspects. A search that has found one after them starts again
+/// with the first group, which now has room.
 pub async fn a_suspect_that_is_found_begins_the_search_again(bed: Bed) {
     let api = key("api", "");
     let jobs = (0..250).map(|n| limited(&format!("a{n}"), &[api])).chain([job("zzz1"), job("zzz2")]).collect();
@@ -266,8 +264,8 @@ pub async fn a_suspect_that_is_found_begins_the_search_again(bed: Bed) {
     assert_eq!(groups(&[found]), "a0");
 }
 
-/// Another job of a group has run since it has a suspect: the suspect of another group, which has
-/// had nothing, comes first.
+/// Another job of a group has run since it has a suspect: the suspect of a group without a run
+/// comes first.
 pub async fn a_group_pays_for_its_suspect_what_its_jobs_have_cost(bed: Bed) {
     suspects(&bed, ["a", "b"].into_iter().map(str::to_owned)).await;
     put(&bed, "a", 1).await;
@@ -278,8 +276,8 @@ pub async fn a_group_pays_for_its_suspect_what_its_jobs_have_cost(bed: Bed) {
     sound(&bed).await;
 }
 
-/// Hundreds of suspects are parked, and a lane that runs a suspect asks for their task: it gets the
-/// job behind them that is none.
+/// Hundreds of suspects are parked, and a lane that runs a suspect requests their task: it gets the
+/// job after them that is not a suspect.
 pub async fn parked_suspects_keep_no_other_job_waiting(bed: Bed) {
     const PARKED: usize = 650;
     suspects(&bed, std::iter::repeat_n(String::new(), PARKED)).await;

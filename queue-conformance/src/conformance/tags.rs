@@ -1,5 +1,5 @@
-//! The index of tags: it has each job that has a tag, for as long as the job is there, and a search
-//! by a tag looks at no other job.
+//! The index of tags: it has each job with a tag as long as the job exists. A search by a tag
+//! examines no other job.
 
 use std::{
     sync::{Arc, Mutex},
@@ -35,7 +35,7 @@ async fn put(bed: &Bed, tags: &[(&str, &str)]) -> JobId {
     id
 }
 
-/// What a scan by a tag finds in all states, and how many the index has.
+/// The results of a scan by a tag in all states, and the number of jobs in the index.
 async fn found(bed: &Bed, name: &str, value: &str) -> (Vec<JobId>, u64) {
     found_in(bed, &bed.queue, name, value).await
 }
@@ -70,7 +70,7 @@ pub async fn a_scan_by_a_tag_looks_at_the_jobs_that_have_it_alone(bed: Bed) {
     assert_eq!((told(&first), first.of, first.places.len()), (ids[..5].to_vec(), Some(13), 5));
     let behind_the_second = step(Some(first.places[1].clone())).await;
     assert_eq!(told(&behind_the_second), ids[2..7]);
-    // The last job that was examined goes, and one that was not.
+    // The last examined job is removed, and one that was not examined.
     bed.broker.change(&bed.queue, Change::Delete, None, &[ids[8].clone()]).await.unwrap();
     bed.broker.change(&bed.queue, Change::Cancel, None, &[ids[4].clone()]).await.unwrap();
     bed.broker.change(&bed.queue, Change::Delete, None, &[ids[4].clone()]).await.unwrap();
@@ -92,7 +92,7 @@ pub async fn a_scan_by_a_tag_looks_at_the_jobs_that_have_it_alone(bed: Bed) {
     assert!(nothing.jobs.is_empty() && nothing.next.is_none());
 }
 
-/// Done, removed, evicted: with the last of a job its tags are gone, and not before.
+/// Done, removed or evicted: the tags are removed together with the job.
 pub async fn tags_leave_the_index_with_their_jobs(bed: Bed) {
     let mut lane = bed.lane().await;
     let endings = [
@@ -122,8 +122,7 @@ pub async fn tags_leave_the_index_with_their_jobs(bed: Bed) {
     is_sound(&bed).await;
 }
 
-/// A job that is replaced, an id that comes again, an edit: the index has the tags of the envelope
-/// that is stored.
+/// After a replaced job, a reused id or an edit, the index has the tags of the stored envelope.
 pub async fn tags_follow_the_envelope_of_a_job(bed: Bed) {
     let unique = |conflict| Some(Box::new(Unique::new(UniqueKey::of("suite.tagged", b"17")).on_conflict(conflict)));
     let mut first = NewJob::new(JobId::make(), tagged(&[("order", "17"), ("both", "yes")]));
@@ -163,8 +162,8 @@ pub async fn tags_follow_the_envelope_of_a_job(bed: Bed) {
     is_sound(&bed).await;
 }
 
-/// A program that does not have the task cannot tell which parameter makes a tag: it says which
-/// tags may be those of the old parameters.
+/// A program without the task does not know which parameter is a tag. It reports the tags that may
+/// come from old parameters.
 pub async fn an_edit_without_its_task_reports_tags_that_stay(bed: Bed) {
     let payload = |order: u8, to: &str| {
         [b"\x82\xa5order".as_slice(), &[order], b"\xa2to", &[0xa0 | u8::try_from(to.len()).unwrap()], to.as_bytes()].concat()
@@ -210,15 +209,15 @@ pub async fn jobs_of_events_have_the_tags_of_the_event(bed: Bed) {
     assert_eq!(bed.broker.audit(&queue, THOROUGH).await.unwrap(), []);
 }
 
-/// Notes of each scan whether it counts the jobs that have the tag, and how many jobs it has looked
-/// at; lists of states are read by none. Each step looks at three places.
+/// Records for each scan whether it counts the jobs with the tag, and the number of examined jobs.
+/// Lists of states are not read. Each step examines three positions.
 #[derive(Debug)]
 struct Noting {
     inner: DynBroker,
     scans: Mutex<Vec<(bool, u64)>>,
-    /// How many more requests are answered before one fails: steps of scans, and where jobs stand.
+    /// The number of requests that are answered before one fails: steps of scans, and diagnoses.
     fails_after: Mutex<Option<u32>>,
-    /// Scans that do not go by a tag are answered, too.
+    /// Whether scans without a tag are also answered.
     goes_by_states: bool,
 }
 
@@ -271,7 +270,7 @@ impl Wrapper for Noting {
     }
 }
 
-/// Lists, operations and their previews by a tag, and searches: each counts the jobs once at most.
+/// Lists, operations and their previews by a tag, and searches: each counts the jobs at most once.
 pub async fn nothing_by_a_tag_looks_at_jobs_without_it(bed: Bed) {
     bed.put(300).await;
     let mut ids = Vec::new();
@@ -298,7 +297,7 @@ pub async fn nothing_by_a_tag_looks_at_jobs_without_it(bed: Bed) {
     let thirds: Vec<JobId> = (0..20).filter(|n| n % 3 != 0).map(|n| ids[n].clone()).collect();
     assert_eq!(walked(0, 100).await, (thirds.clone(), None));
     assert_eq!(examined(noting.noted()), (0, 20));
-    // Each request fails once, whichever it is.
+    // Each request fails once.
     for fails_after in 0..14 {
         *noting.fails_after.lock().expect("no one panics with it") = Some(fails_after);
         let filter = filter("tag.order=17 tag.third=no");
@@ -343,7 +342,7 @@ pub async fn nothing_by_a_tag_looks_at_jobs_without_it(bed: Bed) {
     assert_eq!((bed.depth(JobState::Cancelled).await, bed.depth(JobState::Ready).await), (7, 313));
 }
 
-/// Ten dead jobs of a customer who has forty more that are done.
+/// Ten dead jobs of a customer with forty more done jobs.
 pub async fn an_operation_goes_by_a_tag_if_fewer_jobs_have_it_than_its_states(bed: Bed) {
     for _ in 0..50 {
         put(&bed, &[("customer", "ada")]).await;

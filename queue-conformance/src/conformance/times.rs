@@ -1,4 +1,4 @@
-//! The broker's clock, and who is woken.
+//! The broker's clock, and its announcements.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::Changes as _;
 
 const SOON: Duration = Duration::from_millis(60);
 
-/// What the broker's clock may be cut by, and is added to every delay.
+/// The maximum truncation of the broker's clock, which is added to every delay.
 const CUT: Duration = Duration::from_millis(1);
 
 /// A delayed job is not delivered before its time, and is after it.
@@ -21,8 +21,8 @@ pub async fn a_delayed_job_is_never_early(bed: Bed) {
     let before = now(&bed).await;
     let id = bed.put_later(SOON).await;
     let due = bed.show(&id).await.expect("it is scheduled").at_ms.expect("with a time");
-    // The clock that both are read from is cut to whole milliseconds: one more, or it might be a
-    // part of one early.
+    // The clock is truncated to whole milliseconds. One more is added, so that no job is early by a
+    // fraction.
     assert!(due > before + 60 && due <= now(&bed).await + 61);
     let (delivery, delivered) = eventually("it is due", async || {
         let turn = lane.next().claim(1);
@@ -50,7 +50,7 @@ pub async fn a_failed_job_is_never_early(bed: Bed) {
     assert!(delivered >= due, "delivered at {delivered}, due at {due}");
 }
 
-/// Ready jobs do not hold up a job whose time has come.
+/// Ready jobs do not delay a due job.
 pub async fn a_due_job_does_not_wait_until_no_other_is_ready(bed: Bed) {
     bed.put(8).await;
     let id = bed.put_later(SOON).await;
@@ -60,7 +60,7 @@ pub async fn a_due_job_does_not_wait_until_no_other_is_ready(bed: Bed) {
     assert_eq!(bed.state(&id).await, Some(JobState::Ready));
 }
 
-/// A time that has passed is now.
+/// A past time means now.
 pub async fn a_job_due_in_the_past_is_ready(bed: Bed) {
     for at in [0, 1, -5, i64::MIN] {
         let mut job = NewJob::new(JobId::make(), envelope("past"));
@@ -83,7 +83,7 @@ pub async fn a_job_due_at_a_time_is_scheduled_for_it(bed: Bed) {
     assert_eq!((record.state, record.at_ms), (JobState::Scheduled, Some(at)));
 }
 
-/// Whoever registers learns the broker's time.
+/// A registration returns the broker's time.
 pub async fn a_registration_reports_the_time(bed: Bed) {
     let before = now(&bed).await;
     let process = ProcessId::random();
@@ -94,7 +94,7 @@ pub async fn a_registration_reports_the_time(bed: Bed) {
     }
 }
 
-/// A delay beyond all calendars is a far future, not a past.
+/// A delay beyond all calendars is a far future time.
 pub async fn an_endless_delay_does_not_overflow(bed: Bed) {
     let id = bed.put_later(Duration::MAX).await;
     assert_eq!(bed.state(&id).await, Some(JobState::Scheduled));
@@ -107,7 +107,7 @@ pub async fn an_endless_delay_does_not_overflow(bed: Bed) {
     assert!(lane.claim(1).await.is_empty());
 }
 
-/// Jobs that become due are served in the order of their times, and behind what was ready.
+/// Jobs that become due are served in the order of their times, after ready jobs.
 pub async fn due_jobs_join_the_tail_in_the_order_of_their_times(bed: Bed) {
     let jobs = [40, 20].map(|ms| {
         let mut job = NewJob::new(JobId::make(), envelope("due"));
@@ -149,7 +149,7 @@ pub async fn many_jobs_due_at_once_are_all_served(bed: Bed) {
     .await;
 }
 
-/// However many are due, one turn moves only so many of them.
+/// If many jobs are due, one turn moves a bounded number of them.
 pub async fn a_turn_moves_a_bounded_number_of_due_jobs(bed: Bed) {
     const MANY: usize = 2 * DUE_ITEMS + 100;
     let due = now(&bed).await + 2_000;
@@ -172,7 +172,7 @@ pub async fn a_turn_moves_a_bounded_number_of_due_jobs(bed: Bed) {
     assert_eq!(bed.depth(JobState::Scheduled).await, (MANY - DUE_ITEMS) as u64);
 }
 
-/// A turn tells when the next job is due, so that its worker can sleep until then.
+/// A turn returns when the next job is due, so that its worker can sleep until then.
 pub async fn a_turn_reports_when_the_next_job_is_due(bed: Bed) {
     let mut lane = bed.lane().await;
     let turn = lane.next().claim(1);
@@ -189,8 +189,7 @@ pub async fn a_turn_reports_when_the_next_job_is_due(bed: Bed) {
     assert!(due <= Duration::from_secs(100) + CUT && due > Duration::from_secs(70), "{due:?}");
 }
 
-/// The time to the next due job is counted from the same reading of the clock that the turn tells,
-/// whenever it is asked.
+/// The time to the next due job is relative to the returned reading of the clock.
 pub async fn a_turn_counts_to_the_next_due_job_from_the_time_that_it_reports(bed: Bed) {
     let mut lane = bed.lane().await;
     let id = bed.put_later(LONG).await;
@@ -203,7 +202,7 @@ pub async fn a_turn_counts_to_the_next_due_job_from_the_time_that_it_reports(bed
     }
 }
 
-/// Whatever waits is seen by a look, which so stands for a turn of a lane that has nothing to do.
+/// A poll detects all waiting jobs, so it can replace a turn of an idle lane.
 pub async fn a_look_overlooks_nothing(bed: Bed) {
     let has_work = async || bed.broker.has_work(&bed.queue).await.expect("it is answered");
     let mut lane = bed.lane().await;
@@ -232,7 +231,7 @@ pub async fn a_look_overlooks_nothing(bed: Bed) {
     let mut dying = bed.dying_lane().await;
     dying.claim(2).await;
     bed.reclaim(&[&dying], CrashRule { delay: SHORT, ..CrashRule::default() }).await;
-    // It gets one of two suspects; the other waits for it.
+    // The lane gets one of two suspects, and the other waits for its end.
     lane.wait_for_one().await;
     eventually("both have waited for their time", async || {
         let turn = lane.next();
@@ -243,7 +242,7 @@ pub async fn a_look_overlooks_nothing(bed: Bed) {
     assert!(has_work().await, "a suspect");
 }
 
-/// The clock of the answers goes forward and is that of the records.
+/// The clock of the answers increases, and is that of the records.
 pub async fn the_clock_goes_forward(bed: Bed) {
     let mut lane = bed.lane().await;
     let mut last = 0;
@@ -258,7 +257,7 @@ pub async fn the_clock_goes_forward(bed: Bed) {
     assert!((here - last).abs() < 60_000, "milliseconds since 1970: {last} against {here}");
 }
 
-/// A waiting worker hears of a new job.
+/// A waiting worker is notified of a new job.
 pub async fn a_new_job_is_announced(bed: Bed) {
     let mut hints = bed.broker.hints(&bed.queue);
     let hint = announced(&mut hints, async || drop(bed.put(1).await)).await;
@@ -266,7 +265,7 @@ pub async fn a_new_job_is_announced(bed: Bed) {
     assert!(hint.due.is_none_or(|due| due <= Instant::now() + Duration::from_secs(1)), "{hint:?}");
 }
 
-/// So does one in another process.
+/// A worker in another process is notified as well.
 pub async fn a_new_job_is_announced_to_other_processes(mut bed: Bed) {
     let other = bed.another_process().await;
     let mut hints = other.hints(&bed.queue);
@@ -282,7 +281,7 @@ pub async fn a_job_that_is_due_earlier_than_all_is_announced(bed: Bed) {
         bed.put_later(Duration::from_secs(60 * minutes)).await;
     };
     let due = loop {
-        // A spurious one says "now".
+        // A spurious announcement has no time.
         if let Some(due) = announced(&mut hints, &mut earlier).await.due {
             break due.saturating_duration_since(Instant::now());
         }
@@ -290,7 +289,7 @@ pub async fn a_job_that_is_due_earlier_than_all_is_announced(bed: Bed) {
     assert!(due > Duration::from_secs(3600), "{due:?}");
 }
 
-/// A repeat and a snooze that become the earliest are announced too.
+/// A repeat and a snooze that become the earliest are also announced.
 pub async fn a_job_that_comes_back_is_announced(bed: Bed) {
     let mut lane = bed.lane().await;
     bed.put(1).await;
@@ -307,7 +306,7 @@ pub async fn a_job_that_comes_back_is_announced(bed: Bed) {
     .await;
 }
 
-/// Does something until it is heard of: an announcement may be lost.
+/// Repeats an action until it is announced, because an announcement may be lost.
 async fn announced(hints: &mut Hints, mut act: impl AsyncFnMut()) -> Hint {
     for _ in 0..20 {
         act().await;

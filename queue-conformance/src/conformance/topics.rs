@@ -1,5 +1,5 @@
-//! Topics: each subscription gets each event from its begin on, once, and nothing that one of them
-//! does concerns another.
+//! Topics: each subscription gets each event from its begin on, once. Subscriptions do not affect
+//! each other.
 
 use std::{sync::Arc, time::Duration};
 
@@ -63,7 +63,7 @@ pub(super) async fn keep(bed: &Bed, retention: Retention) {
     bed.broker.set_retention(&bed.queue, retention).await.expect("the retention can be set");
 }
 
-/// A step over large events passes few of them: each is read, and a broker that does so is busy.
+/// A step over large events reads few of them, because the broker is busy while it reads.
 pub async fn a_step_over_large_events_passes_few_of_them(bed: Bed) {
     const EVENTS: u64 = 30;
     const BYTES: usize = 200_000;
@@ -83,7 +83,7 @@ pub async fn a_step_over_large_events_passes_few_of_them(bed: Bed) {
 
     let is_large = Retention { count: Some(1), lag: Some(Duration::ZERO), ..Retention::default() };
     keep(&bed, is_large).await;
-    // Events of this millisecond are not older than the limit of the lag.
+    // Events of this millisecond are not older than the maximum lag.
     let mut trimmed = Trimmed::default();
     while trimmed.entries == 0 {
         trimmed = bed.broker.trim_topic(&bed.queue).await.expect("it is answered");
@@ -111,12 +111,12 @@ pub async fn each_subscription_gets_each_event(bed: Bed) {
     }
 }
 
-/// Now, at the oldest event, or at a time.
+/// A subscription begins now, at the oldest event, or at a time.
 pub async fn a_subscription_begins_where_it_was_asked_to(bed: Bed) {
     let mut publisher = publisher(&bed).await;
     publisher.stored(vec![event(1)]).await;
-    // Until an event has come in a later millisecond than the first: its time is that of the server
-    // that has the log.
+    // Publishes until an event has a later millisecond than the first. Its time comes from the
+    // server with the log.
     let later = eventually("the clock goes on", async || {
         publisher.stored(vec![event(2)]).await;
         let read = bed.broker.read_topic(&bed.queue, None, 100).await.expect("a log can be read");
@@ -134,8 +134,8 @@ pub async fn a_subscription_begins_where_it_was_asked_to(bed: Bed) {
     assert_eq!(numbers(&lane(&bed, "none").await.claim(100).await), [3]);
 }
 
-/// R12: a publish that is sent again, because its answer was lost, appends nothing; one of an
-/// unknown name is refused.
+/// R12: a publish that is sent again, because its answer was lost, appends nothing. A publish with
+/// an unknown name is refused.
 pub async fn a_publish_that_is_sent_again_appends_once(bed: Bed) {
     subscribe(&bed, "billing", Begin::Now).await;
     let publisher = publisher(&bed).await;
@@ -150,8 +150,8 @@ pub async fn a_publish_that_is_sent_again_appends_once(bed: Bed) {
     assert!(matches!(bed.broker.enqueue(&unknown).await, Err(queue_core::Error::Forgotten(_))));
 }
 
-/// A turn that claims few takes as many events out of the log as it can start, says that there are
-/// more, and a turn that claims nothing takes none.
+/// A turn reads as many events as it can start, and reports whether there are more. A turn without
+/// a claim reads none.
 pub async fn a_turn_reads_no_more_than_it_asks_for(bed: Bed) {
     subscribe(&bed, "billing", Begin::Now).await;
     publish(&bed, 0..50).await;
@@ -163,7 +163,7 @@ pub async fn a_turn_reads_no_more_than_it_asks_for(bed: Bed) {
     let answer = lane.send(&turn).await;
     assert_eq!((numbers(&answer.deliveries), answer.more), ((0..15).collect::<Vec<_>>(), true));
     assert_eq!(subscription(&bed, "billing").await.behind, Some(35));
-    // One that claims many may read for turns to come as well.
+    // A turn that claims many may also read for later turns.
     assert_eq!(numbers(&lane.claim(READS_AHEAD).await), (15..31).collect::<Vec<_>>());
     assert!(subscription(&bed, "billing").await.behind <= Some(19));
     assert_eq!(numbers(&lane.claim(500).await), (31..50).collect::<Vec<_>>());
@@ -172,7 +172,7 @@ pub async fn a_turn_reads_no_more_than_it_asks_for(bed: Bed) {
     assert_eq!(subscription(&bed, "billing").await.behind, Some(0));
 }
 
-/// A turn that is sent again gives the same events, and reads nothing for it.
+/// A replayed turn returns the same events, and reads no new ones.
 pub async fn a_turn_that_is_sent_again_reads_nothing(bed: Bed) {
     subscribe(&bed, "billing", Begin::Now).await;
     publish(&bed, 0..4).await;
@@ -183,7 +183,7 @@ pub async fn a_turn_that_is_sent_again_reads_nothing(bed: Bed) {
     assert_eq!(numbers(&lane.claim(10).await), [2, 3]);
 }
 
-/// What fails in one subscription is retried there, and no other hears of it.
+/// A failure in one subscription is retried there, and does not affect the others.
 pub async fn a_failure_concerns_one_subscription(bed: Bed) {
     for name in ["billing", "mail"] {
         subscribe(&bed, name, Begin::Now).await;
@@ -199,8 +199,8 @@ pub async fn a_failure_concerns_one_subscription(bed: Bed) {
     assert_eq!((number(&again), again.attempts), (1, 1));
 }
 
-/// The events of a group are handled in order where its subscription asks for that, beside those of
-/// other groups.
+/// If its subscription is ordered, the events of a group are handled in order, concurrently with
+/// those of other groups.
 pub async fn events_of_a_group_stay_in_order(bed: Bed) {
     let queue: Arc<str> = subscription_address("billing", &bed.queue).into();
     subscribe(&bed, "billing", Begin::Now).await;
@@ -224,8 +224,7 @@ pub async fn events_of_a_group_stay_in_order(bed: Bed) {
     assert_eq!(numbers(&lane.claim(10).await), [2]);
 }
 
-/// An event with an id of the application's is one job of a subscription, however often it is
-/// published.
+/// An event with a given id is one job of a subscription, however often it is published.
 pub async fn an_event_with_a_given_id_is_one_job(bed: Bed) {
     subscribe(&bed, "billing", Begin::Now).await;
     let given = || {
@@ -242,7 +241,7 @@ pub async fn an_event_with_a_given_id_is_one_job(bed: Bed) {
     assert_eq!(lane.claim(10).await, [], "the id is remembered");
 }
 
-/// While a subscription is paused it reads nothing, and what is published waits for it.
+/// A paused subscription reads nothing, and published events wait for it.
 pub async fn a_paused_subscription_reads_nothing(bed: Bed) {
     let queue = subscription_address("billing", &bed.queue);
     subscribe(&bed, "billing", Begin::Now).await;
@@ -255,8 +254,7 @@ pub async fn a_paused_subscription_reads_nothing(bed: Bed) {
     assert_eq!(numbers(&lane.claim(10).await), [0, 1, 2]);
 }
 
-/// A subscription that was removed reads nothing; what it has taken stays. Under its name a new one
-/// may begin.
+/// A removed subscription reads nothing, and its jobs stay. A new one may begin under its name.
 pub async fn a_removed_subscription_reads_nothing(bed: Bed) {
     subscribe(&bed, "billing", Begin::Now).await;
     publish(&bed, 0..4).await;
@@ -269,7 +267,8 @@ pub async fn a_removed_subscription_reads_nothing(bed: Bed) {
     assert_eq!(numbers(&lane.claim(10).await), [1, 2, 3], "what it has is not made again");
 }
 
-/// Where so many have not ended, a subscription reads no further, whatever its workers ask for.
+/// If too many events have not ended, a subscription reads no further, whatever its workers
+/// request.
 pub async fn a_subscription_takes_a_bounded_number_of_events(bed: Bed) {
     let queue = subscription_address("billing", &bed.queue);
     subscribe(&bed, "billing", Begin::Now).await;
@@ -289,7 +288,7 @@ pub async fn a_subscription_takes_a_bounded_number_of_events(bed: Bed) {
         claimed += answer.deliveries.len();
         more = answer.more;
     }
-    // Nor does it if a worker asks all the same.
+    // This also holds if a worker still requests events.
     let turn = lane.next().claim(500);
     claimed += lane.send(&turn).await.deliveries.len();
     assert_eq!(claimed, 1, "the group has one slot");
@@ -298,7 +297,7 @@ pub async fn a_subscription_takes_a_bounded_number_of_events(bed: Bed) {
     assert_eq!(stats.count(JobState::Ready) + stats.count(JobState::Active), MOST_TAKEN as u64);
 }
 
-/// The log keeps what its retention says, and what a subscription has not read.
+/// The log keeps events by its retention, and unread ones.
 pub async fn a_trim_keeps_what_a_subscription_has_not_read(bed: Bed) {
     subscribe(&bed, "billing", Begin::Now).await;
     publish(&bed, 0..10).await;
@@ -317,14 +316,13 @@ pub async fn a_trim_keeps_what_a_subscription_has_not_read(bed: Bed) {
     assert_eq!((subscription(&bed, "late").await.behind, subscription(&bed, "late").await.lost), (Some(3), 0));
 }
 
-/// Beyond the limit of its lag nothing waits for a subscription. It is counted what it has lost by
-/// that, once.
+/// Beyond the maximum lag, no event waits for a subscription. The lost events are counted once.
 pub async fn what_a_subscription_has_lost_is_counted(bed: Bed) {
     subscribe(&bed, "billing", Begin::Now).await;
     publish(&bed, 0..5).await;
     lane(&bed, "billing").await.claim(1).await;
     keep(&bed, Retention { count: Some(2), lag: Some(Duration::ZERO), ..Retention::default() }).await;
-    // The clock goes on meanwhile: an event is older than the limit in the next millisecond.
+    // The clock advances: an event is older than the limit in the next millisecond.
     let (mut entries, mut lost) = (0, 0);
     eventually("they are older than the limit", async || {
         let trimmed = bed.broker.trim_topic(&bed.queue).await.expect("it is answered");
@@ -342,8 +340,8 @@ pub async fn what_a_subscription_has_lost_is_counted(bed: Bed) {
     assert_eq!(subscription(&bed, "billing").await.lost, 2);
 }
 
-/// A topic is on the list of topics and no queue; its log is read page by page; its settings and
-/// subscriptions are told.
+/// A topic is in the list of topics, and is not a queue. Its log is read page by page, and its
+/// settings and subscriptions are shown.
 pub async fn a_topic_is_listed_and_read(bed: Bed) {
     assert!(bed.broker.topic(&bed.queue).await.expect("it is answered").is_none());
     publish(&bed, 0..3).await;
@@ -367,7 +365,7 @@ pub async fn a_topic_is_listed_and_read(bed: Bed) {
     assert_eq!((read, first[0].event.as_str()), (vec![0, 1, 2], "suite.event"));
 }
 
-/// Workers of a subscription that wait for work are told of an event.
+/// Waiting workers of a subscription are notified of an event.
 pub async fn a_publish_is_announced_to_each_subscription(bed: Bed) {
     let mut heard = Vec::new();
     for name in ["billing", "mail"] {
@@ -375,7 +373,7 @@ pub async fn a_publish_is_announced_to_each_subscription(bed: Bed) {
         let mut lane = lane(&bed, name).await;
         let mut hints = bed.broker.hints(&lane.queue);
         lane.claim(1).await;
-        // Who begins to listen is told to look.
+        // A new listener gets an initial announcement.
         while tokio::time::timeout(Duration::from_millis(300), hints.next()).await.is_ok() {}
         heard.push((lane, hints));
     }
@@ -390,7 +388,7 @@ pub async fn a_publish_is_announced_to_each_subscription(bed: Bed) {
     }
 }
 
-/// After all that, no key and no row is left without its owner.
+/// After all of this, every key and every row has an owner.
 pub async fn a_subscription_is_sound(bed: Bed) {
     subscribe(&bed, "billing", Begin::Now).await;
     publish(&bed, 0..5).await;

@@ -1,4 +1,4 @@
-//! Transitions, for watchers of a queue: each is told once and in order, and none while there is no
+//! Transitions, for watchers of a queue: each is reported once and in order, and none without a
 //! watcher.
 
 use std::time::Duration;
@@ -19,7 +19,8 @@ use super::{
     groups, schedules, topics,
 };
 
-/// A mark that a test outwaits, and that a busy machine does not outlive between two calls.
+/// A mark that is short enough to wait for, and longer than a delay of a busy machine between two
+/// calls.
 const SHORT: Duration = Duration::from_secs(3);
 
 /// A watcher that follows the queue from now on.
@@ -50,7 +51,7 @@ impl Reader {
         }
     }
 
-    /// What was told of these jobs, one after the other.
+    /// The transitions of these jobs, one after the other.
     async fn stories(&mut self, bed: &Bed, ids: &[&JobId]) -> Vec<String> {
         let told = self.read(bed).await;
         assert!(told.iter().all(|told| ids.contains(&&told.id)), "no other job was told of: {told:?}");
@@ -73,7 +74,7 @@ async fn sound(bed: &Bed) {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// However a job ends, each of its states is told, with its task and how often it has failed.
+/// Each state of a job is reported, with its task and its failures, for all endings.
 pub async fn every_state_of_a_job_is_reported_in_order(bed: Bed) {
     let mut reader = Reader::of(&bed).await;
     let ids = bed.put(8).await;
@@ -108,7 +109,7 @@ pub async fn every_state_of_a_job_is_reported_in_order(bed: Bed) {
     sound(&bed).await;
 }
 
-/// What people do is told as what workers do.
+/// Changes by operators are reported like those by workers.
 pub async fn changes_by_operators_are_reported(bed: Bed) {
     let mut reader = Reader::of(&bed).await;
     let later = bed.put_later(LONG).await;
@@ -130,7 +131,7 @@ pub async fn changes_by_operators_are_reported(bed: Bed) {
     change(Change::Requeue, None, &[later.clone(), failed.clone()]).await;
     change(Change::Delete, None, std::slice::from_ref(&jobs[0].id)).await;
     change(Change::Cancel, None, std::slice::from_ref(&jobs[1].id)).await;
-    // That a record goes of a job that has ended is no transition.
+    // The deletion of a record of an ended job is not a transition.
     change(Change::Delete, None, std::slice::from_ref(&jobs[1].id)).await;
     assert_eq!(
         reader.stories(&bed, &[&jobs[0].id, &jobs[1].id]).await,
@@ -142,7 +143,7 @@ pub async fn changes_by_operators_are_reported(bed: Bed) {
     sound(&bed).await;
 }
 
-/// At most 200 bytes of a reason are told: no character of it is cut in two.
+/// At most 200 bytes of a reason are reported, without a partial character.
 pub async fn a_long_reason_is_cut_behind_a_whole_character(bed: Bed) {
     let mut reader = Reader::of(&bed).await;
     for long in ["é", "a€", "🦀", "a🦀", "a"].map(|text| text.repeat(REASON_BYTES)) {
@@ -154,8 +155,8 @@ pub async fn a_long_reason_is_cut_behind_a_whole_character(bed: Bed) {
     }
 }
 
-/// A job that waits for its time is told when a turn finds that it has come; one whose process died
-/// when it is taken back.
+/// A scheduled job is reported when a turn finds that it is due. A job of a crashed process is
+/// reported at the reclaim.
 pub async fn changes_by_the_clock_are_reported(bed: Bed) {
     let mut reader = Reader::of(&bed).await;
     let mut soon = NewJob::new(JobId::make(), envelope("soon"));
@@ -186,7 +187,7 @@ pub async fn changes_by_the_clock_are_reported(bed: Bed) {
     assert_eq!(reader.stories(&bed, &[&id]).await, ["new>ready ready>active active>retry retry>ready ready>active active>dead(crashed)"]);
 }
 
-/// A job that waits for a key is told when it is held and when the key is free.
+/// A job that waits for a key is reported when it is held and when the key is free.
 pub async fn jobs_with_keys_and_groups_are_reported_as_others(bed: Bed) {
     let mut reader = Reader::of(&bed).await;
     let keyed = |on_conflict| {
@@ -202,7 +203,7 @@ pub async fn jobs_with_keys_and_groups_are_reported_as_others(bed: Bed) {
     bed.put_job(second).await;
     lane.ack(&[job]).await;
     assert_eq!(reader.stories(&bed, &[&first_id, &second_id]).await, ["new>ready ready>active active>done", "new>held held>ready"]);
-    // One that has not started takes the time of another, and is another one no more.
+    // A job that has not started is replaced: it takes the new time, and there is no second job.
     let mut third = keyed(OnConflict::Replace);
     third.due = Due::After(LONG);
     bed.put_job(third).await;
@@ -218,7 +219,7 @@ pub async fn jobs_with_keys_and_groups_are_reported_as_others(bed: Bed) {
     sound(&bed).await;
 }
 
-/// So are the jobs of schedules, and those that are made of the events of a topic.
+/// This also holds for the jobs of schedules, and for those of events.
 pub async fn jobs_of_schedules_and_topics_are_reported_as_others(bed: Bed) {
     schedules::made(&bed, &ScheduleState::default(), None).await;
     let mut reader = Reader::of(&bed).await;
@@ -240,7 +241,7 @@ pub async fn jobs_of_schedules_and_topics_are_reported_as_others(bed: Bed) {
     lane.ack(&[job]).await;
 }
 
-/// Without a mark nothing is told, and what was told goes.
+/// Without a mark nothing is recorded, and earlier transitions are removed.
 pub async fn nothing_is_recorded_while_nobody_follows(bed: Bed) {
     assert_eq!(bed.broker.follow("suite-nobody-has-used-it", SHORT).await.expect("it is answered").last, None);
     bed.put(1).await;
@@ -264,8 +265,8 @@ pub async fn nothing_is_recorded_while_nobody_follows(bed: Bed) {
     assert_eq!(told.iter().map(step).collect::<Vec<_>>(), ["new>ready"], "it is told anew");
 }
 
-/// Another watcher sets the mark while that of the first stands no longer: the first sees by the
-/// life that it has missed something.
+/// Another watcher sets the mark after that of the first has expired. The first detects by the life
+/// that it has missed transitions.
 pub async fn a_mark_that_begins_again_is_another_life(bed: Bed) {
     let brief = Duration::from_millis(400);
     bed.put(1).await;
@@ -286,7 +287,7 @@ pub async fn a_mark_that_begins_again_is_another_life(bed: Bed) {
     }
 }
 
-/// An edit that leaves a job in its state tells nothing, although the job leaves its place.
+/// An edit within a state reports nothing, although the job moves.
 pub async fn an_edit_within_a_state_is_no_transition(bed: Bed) {
     let id = bed.put(1).await.remove(0);
     let mut reader = Reader::of(&bed).await;
@@ -319,7 +320,7 @@ pub async fn a_job_of_a_paused_task_never_was_active(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A mark stands no longer than it may, and a shorter one does not end a longer one.
+/// A mark expires in time, and a shorter one does not end a longer one.
 pub async fn a_shorter_mark_ends_no_longer_one(bed: Bed) {
     bed.put(1).await;
     bed.broker.follow(&bed.queue, Duration::from_secs(3600)).await.expect("it is answered");
@@ -329,8 +330,8 @@ pub async fn a_shorter_mark_ends_no_longer_one(bed: Bed) {
     assert!(followed.was_valid);
 }
 
-/// The last transitions are kept, a bounded number of them; who has not read the others is told how
-/// many they were.
+/// A bounded number of the last transitions is kept. A reader is notified of the number of missed
+/// ones.
 pub async fn a_late_reader_learns_how_many_are_lost(bed: Bed) {
     let mut reader = Reader::of(&bed).await;
     let (mut lane, mut producer) = (bed.lane().await, Producer::on(&bed.broker, &bed.queue).await);
@@ -357,8 +358,8 @@ pub async fn a_late_reader_learns_how_many_are_lost(bed: Bed) {
     sound(&bed).await;
 }
 
-/// A request may change more jobs than it tells of: the others are counted as lost, or told all the
-/// same.
+/// A request may change more jobs than it reports. The others are counted as lost, or are still
+/// reported.
 pub async fn a_request_with_many_transitions_reports_or_counts_each(bed: Bed) {
     let mut lane = bed.lane().await;
     bed.put(500).await;
@@ -387,7 +388,7 @@ pub async fn a_request_with_many_transitions_reports_or_counts_each(bed: Bed) {
     assert!(seen >= 1_000, "{seen}");
 }
 
-/// Another process reads the same, from wherever it likes, in pieces as large as it likes.
+/// Another process reads the same transitions, from any position, and in parts of any size.
 pub async fn any_number_of_readers_read_the_same(mut bed: Bed) {
     let reader = Reader::of(&bed).await;
     bed.put(30).await;

@@ -1,4 +1,4 @@
-//! Turns: claims, tags, replays, bounds.
+//! Turns: claims, receipts, replays and bounds.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -10,7 +10,7 @@ use queue_core::{
 use super::bed::{Bed, LONG, ack, envelope, finish, nack};
 use crate::Changes as _;
 
-/// From enqueue to ack, and nothing is left but counters.
+/// From enqueue to ack: only counters are left.
 pub async fn a_job_is_claimed_acknowledged_and_gone(bed: Bed) {
     let ids = bed.put(1).await;
     assert_eq!(bed.state(&ids[0]).await, Some(JobState::Ready));
@@ -37,7 +37,7 @@ pub async fn jobs_of_one_priority_are_served_in_order(bed: Bed) {
     assert_eq!(served, ids);
 }
 
-/// Critical before high before normal before low, whatever the order of arrival.
+/// Critical before high before normal before low, independent of the order of the enqueues.
 pub async fn a_higher_priority_is_served_first(bed: Bed) {
     let mut ids = Vec::new();
     for priority in [Priority::Low, Priority::Normal, Priority::High, Priority::Critical] {
@@ -50,7 +50,7 @@ pub async fn a_higher_priority_is_served_first(bed: Bed) {
     assert_eq!(served, expected);
 }
 
-/// The number asked for is a bound, and the answer says whether there is more.
+/// The requested number is a maximum, and the answer reports whether there are more jobs.
 pub async fn a_claim_takes_no_more_than_was_asked_for(bed: Bed) {
     bed.put(5).await;
     let mut lane = bed.lane().await;
@@ -64,7 +64,7 @@ pub async fn a_claim_takes_no_more_than_was_asked_for(bed: Bed) {
     assert!(lane.send(&turn).await.deliveries.is_empty(), "a turn that claims nothing brings nothing");
 }
 
-/// Nor if some of the jobs at the head were cancelled.
+/// This also holds if some of the jobs at the head were cancelled.
 pub async fn a_claim_among_cancelled_jobs_takes_no_more_than_was_asked_for(bed: Bed) {
     let ids = bed.put(10).await;
     let gone = [0, 1, 4].map(|n| ids[n].clone());
@@ -75,7 +75,7 @@ pub async fn a_claim_among_cancelled_jobs_takes_no_more_than_was_asked_for(bed: 
     assert_eq!(bed.depth(JobState::Ready).await, 4);
 }
 
-/// A handler may fence its own storage with the claim number.
+/// A handler can fence its own storage with the claim number.
 pub async fn claim_numbers_grow_with_every_delivery_of_a_job(bed: Bed) {
     bed.put(1).await;
     let (mut one, mut other) = (bed.lane().await, bed.lane().await);
@@ -131,7 +131,7 @@ pub async fn a_second_finish_is_stale_whatever_the_first_was(bed: Bed) {
     }
 }
 
-/// The delivery of an earlier round has no say in the present one.
+/// The delivery of an earlier round is stale.
 pub async fn an_old_delivery_of_the_same_lane_is_stale(bed: Bed) {
     bed.put(1).await;
     let mut lane = bed.lane().await;
@@ -157,8 +157,8 @@ pub async fn a_stale_finish_spoils_no_other(bed: Bed) {
     assert_eq!(bed.counter(Counter::Done).await, 2);
 }
 
-/// What one turn finishes and what it claims are one step: a job that it releases may be claimed by
-/// it again.
+/// The finishes and the claim of a turn are one step: a job that it returns may be claimed again by
+/// it.
 pub async fn finishes_come_before_the_claim(bed: Bed) {
     bed.put(1).await;
     let mut lane = bed.lane().await;
@@ -169,7 +169,7 @@ pub async fn finishes_come_before_the_claim(bed: Bed) {
     assert!(again[0].id == delivery.id && again[0].claim > delivery.claim);
 }
 
-/// A lost reply is asked for again: the same jobs, and nothing happens twice.
+/// A request with a lost reply is sent again: it gets the same jobs, and nothing happens twice.
 pub async fn a_replayed_turn_gives_the_same_answer_and_changes_nothing(bed: Bed) {
     bed.put(10).await;
     let mut lane = bed.lane().await;
@@ -191,7 +191,7 @@ pub async fn a_replayed_turn_gives_the_same_answer_and_changes_nothing(bed: Bed)
     lane.ack(&answer.deliveries).await;
 }
 
-/// A replay may bring less than the first answer: what was taken away since comes back void.
+/// A replay may return less than the first answer: revoked deliveries come back void.
 pub async fn a_delivery_that_was_cancelled_is_void_in_a_replay(bed: Bed) {
     bed.put(2).await;
     let mut lane = bed.lane().await;
@@ -203,7 +203,7 @@ pub async fn a_delivery_that_was_cancelled_is_void_in_a_replay(bed: Bed) {
     let (void, kept): (Vec<&Delivery>, Vec<&Delivery>) = again.iter().partition(|delivery| delivery.void);
     assert_eq!((&void[0].id, void[0].envelope.len()), (&first[0].id, 0));
     assert_eq!(kept, [&first[1]]);
-    // What the job counts by now is not what this delivery had.
+    // The present counters of the job are not those of this delivery.
     bed.broker.requeue(&bed.queue, std::slice::from_ref(&first[0].id)).await.unwrap();
     let mut other = bed.lane().await;
     let delivery = other.claim_one().await;
@@ -214,7 +214,7 @@ pub async fn a_delivery_that_was_cancelled_is_void_in_a_replay(bed: Bed) {
     assert_eq!(bed.state(&first[0].id).await, Some(JobState::Retry));
 }
 
-/// A void answer that was wrong costs nothing: the job is returned.
+/// A wrong void answer does no harm: the job is returned.
 pub async fn a_void_answer_whose_receipt_stands_is_a_return(bed: Bed) {
     bed.put(2).await;
     let mut lane = bed.lane().await;
@@ -224,7 +224,7 @@ pub async fn a_void_answer_whose_receipt_stands_is_a_return(bed: Bed) {
     assert_eq!((&again.id, again.attempts, again.snoozes), (&delivery.id, 0, 0));
 }
 
-/// A late duplicate is told so and changes nothing.
+/// A late duplicate is answered as old and changes nothing.
 pub async fn an_older_turn_is_refused_as_old(bed: Bed) {
     bed.put(2).await;
     let mut lane = bed.lane().await;
@@ -236,7 +236,7 @@ pub async fn an_older_turn_is_refused_as_old(bed: Bed) {
     assert_eq!(bed.stats().await, stats);
 }
 
-/// Turns that the broker never saw mean that it lost some.
+/// Skipped numbers of turns mean that the broker has lost some.
 pub async fn a_turn_that_skips_ahead_is_forgotten(bed: Bed) {
     bed.put(1).await;
     let lane = bed.lane().await;
@@ -296,7 +296,7 @@ pub async fn no_job_is_held_by_two_lanes(mut bed: Bed) {
     assert_eq!(all.into_iter().collect::<HashSet<_>>(), ids);
 }
 
-/// A request over the bound is the caller's mistake.
+/// A request over the bound is an error of the caller.
 pub async fn a_request_over_the_bound_of_items_is_refused(bed: Bed) {
     let lane = bed.lane().await;
     let refused = |error: Error| matches!(error, Error::Invalid { .. });
@@ -359,7 +359,7 @@ pub async fn a_job_over_the_bound_of_bytes_travels_alone(bed: Bed) {
     assert_eq!(lane.claim(10).await.len(), 1);
 }
 
-/// Bytes in are bytes out.
+/// The envelope is unchanged.
 pub async fn an_envelope_comes_back_byte_for_byte(bed: Bed) {
     let bytes: Vec<u8> = (0..=255_u8).chain([0, 10, 13, 0, 255]).collect();
     let mut producer = bed.producer().await;

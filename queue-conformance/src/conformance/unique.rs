@@ -1,4 +1,4 @@
-//! Keys: what becomes of a second job of a key, by the state of the job that holds it.
+//! Unique keys: the result of a second job with a key, by the state of its holder.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(super) fn held_for(payload: &str, on_conflict: OnConflict, hold: Hold) -> Ne
     job
 }
 
-/// A debounced one.
+/// A debounced job.
 pub(super) fn put_off(payload: &str, delay: Duration, max_wait: Option<Duration>) -> NewJob {
     let mut job = job(payload, REPLACE);
     job.due = Due::After(delay);
@@ -50,7 +50,7 @@ pub(super) async fn holder(bed: &Bed) -> Option<KeyHolder> {
     bed.broker.key_holder(&bed.queue, &key()).await.expect("a key can be looked at")
 }
 
-/// The key is held by this job, and no other.
+/// Checks that only this job holds the key.
 pub(super) async fn is_held_by(bed: &Bed, id: &JobId, when: &str) {
     assert_eq!(holder(bed).await.map(|holder| holder.id).as_ref(), Some(id), "{when}");
 }
@@ -59,7 +59,7 @@ async fn payload(bed: &Bed, id: &JobId) -> Vec<u8> {
     bed.show(id).await.expect("it is there").envelope
 }
 
-/// A job that was claimed, and runs.
+/// A claimed job that runs.
 pub(super) async fn running(bed: &Bed, lane: &mut Lane, on_conflict: OnConflict) -> (JobId, queue_core::broker::Delivery) {
     let id = first(bed, job("first", on_conflict)).await;
     let delivery = lane.claim_one().await;
@@ -67,7 +67,7 @@ pub(super) async fn running(bed: &Bed, lane: &mut Lane, on_conflict: OnConflict)
     (id, delivery)
 }
 
-/// By default the existing job is the answer, in every state in which it has not ended.
+/// By default the existing job is the answer, in every state before its end.
 pub async fn a_second_job_of_a_key_is_skipped(bed: Bed) {
     let mut lane = bed.lane().await;
     let id = first(&bed, job("first", SKIP)).await;
@@ -88,7 +88,7 @@ pub async fn a_second_job_of_a_key_is_skipped(bed: Bed) {
     assert_eq!((bed.stats().await.jobs(), bed.counter(Counter::Enqueued).await), (1, 1));
 }
 
-/// Two keys know nothing of each other, nor do two queues.
+/// Two keys are independent, and so are two queues.
 pub async fn another_key_and_a_job_without_one_are_stored(bed: Bed) {
     first(&bed, job("first", SKIP)).await;
     let mut other = job("other", SKIP);
@@ -124,7 +124,7 @@ pub async fn a_job_that_waits_is_replaced(bed: Bed) {
     assert_eq!((bed.stats().await.jobs(), bed.counter(Counter::Enqueued).await), (0, 1));
 }
 
-/// What waits for its retry or is parked takes the payload, and keeps its place.
+/// A job that waits for its retry or is parked takes the payload, and keeps its position.
 pub async fn a_job_that_failed_or_is_parked_takes_the_payload_alone(bed: Bed) {
     let mut lane = bed.lane().await;
     let (id, delivery) = running(&bed, &mut lane, REPLACE).await;
@@ -140,7 +140,7 @@ pub async fn a_job_that_failed_or_is_parked_takes_the_payload_alone(bed: Bed) {
     assert_eq!((bed.state(&id).await, payload(&bed, &id).await), (Some(JobState::Parked), envelope("3")));
 }
 
-/// While a job runs, one more waits for its end, with the newest payload. It gets the key.
+/// While a job runs, one successor waits for its end, with the newest payload. It gets the key.
 pub async fn one_successor_is_held_until_the_job_has_ended(bed: Bed) {
     for on_conflict in [REPLACE, BUFFER] {
         let mut lane = bed.lane().await;
@@ -167,7 +167,7 @@ pub async fn one_successor_is_held_until_the_job_has_ended(bed: Bed) {
     }
 }
 
-/// Beside a job that waits for its retry, `buffer_one` keeps one more.
+/// If the holder waits for its retry, `buffer_one` keeps one more job.
 pub async fn one_more_waits_beside_a_job_that_failed(bed: Bed) {
     let mut lane = bed.lane().await;
     let (id, delivery) = running(&bed, &mut lane, BUFFER).await;
@@ -181,7 +181,7 @@ pub async fn one_more_waits_beside_a_job_that_failed(bed: Bed) {
     assert_eq!(bed.state(&next).await, Some(JobState::Ready));
 }
 
-/// A successor that was put off waits for its time, too.
+/// A successor with a delay also waits for its time.
 pub async fn a_successor_with_a_delay_is_scheduled_when_its_key_is_free(bed: Bed) {
     let mut lane = bed.lane().await;
     let (_, delivery) = running(&bed, &mut lane, REPLACE).await;
@@ -193,7 +193,7 @@ pub async fn a_successor_with_a_delay_is_scheduled_when_its_key_is_free(bed: Bed
     is_held_by(&bed, &next, "it waits").await;
 }
 
-/// Debounce: each enqueue puts the job off, up to the longest wait from the first one on.
+/// Debounce: each enqueue postpones the job, up to the longest wait from the first one on.
 pub async fn a_debounced_job_waits_no_longer_than_it_may(bed: Bed) {
     let minute = Duration::from_secs(60);
     let id = first(&bed, put_off("1", minute, Some(2 * minute))).await;
@@ -201,7 +201,7 @@ pub async fn a_debounced_job_waits_no_longer_than_it_may(bed: Bed) {
     assert_eq!(bed.put_job(put_off("2", 90 * minute, Some(2 * minute))).await, Enqueued::Replaced(id.clone()));
     let later = bed.show(&id).await.unwrap().at_ms.unwrap();
     assert!((59_000..61_000).contains(&(later - due)), "put off by {} ms", later - due);
-    // The longest wait counts from the first of them on, however late the next one comes.
+    // The longest wait counts from the first of them on, even for a late one.
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert_eq!(bed.put_job(put_off("again", 90 * minute, Some(2 * minute))).await, Enqueued::Replaced(id.clone()));
     assert_eq!(bed.show(&id).await.unwrap().at_ms, Some(later));
@@ -223,7 +223,7 @@ async fn first_of_another(bed: &Bed, mut job: NewJob) -> JobId {
     first(bed, job).await
 }
 
-/// Throttle: the key is held for its time, whatever becomes of the job.
+/// Throttle: the key is held for its time, even if the job ends.
 pub async fn a_key_that_is_held_for_a_time_outlives_its_job(bed: Bed) {
     let mut lane = bed.lane().await;
     let long = first(&bed, held_for("long", SKIP, Hold::Within(LONG))).await;
@@ -243,7 +243,7 @@ pub async fn a_key_that_is_held_for_a_time_outlives_its_job(bed: Bed) {
     is_held_by(&bed, &next, "free again").await;
 }
 
-/// `until = "started"`: the start frees the key, and what comes back asks for it again.
+/// `until = "started"`: the start frees the key, and a job that comes back needs it again.
 pub async fn a_key_that_is_held_until_the_start_is_asked_for_again(bed: Bed) {
     let started = |payload: &str| held_for(payload, SKIP, Hold::UntilStarted);
     let mut lane = bed.lane().await;
@@ -262,7 +262,7 @@ pub async fn a_key_that_is_held_until_the_start_is_asked_for_again(bed: Bed) {
     is_held_by(&bed, &younger, "the younger one has it").await;
 }
 
-/// A batch honours keys within itself, and a replay of it gives the same answers.
+/// Keys apply within a batch, and a replay of it gives the same answers.
 pub async fn a_batch_honours_keys_within_itself(bed: Bed) {
     let mut lane = bed.lane().await;
     let (running_id, _) = running(&bed, &mut lane, SKIP).await;
@@ -303,8 +303,7 @@ pub async fn a_batch_honours_keys_within_itself(bed: Bed) {
     assert_eq!(bed.counter(Counter::Enqueued).await, 6);
 }
 
-/// Jobs that differ in nothing but their keys are stored together: the first of each key, and no
-/// other.
+/// Jobs of a request differ only in their keys: only the first of each key is stored.
 pub async fn of_jobs_of_one_request_the_first_of_each_key_is_stored(bed: Bed) {
     for priority in [Priority::Normal, Priority::High] {
         let with_key = |name: &str| {
@@ -326,7 +325,8 @@ pub async fn of_jobs_of_one_request_the_first_of_each_key_is_stored(bed: Bed) {
     assert_eq!(bed.counter(Counter::Enqueued).await, 6);
 }
 
-/// A given id comes first: a job of it that exists is the answer, whoever holds the key.
+/// A given id has precedence: an existing job with this id is the answer, whatever job holds the
+/// key.
 pub async fn a_given_id_is_asked_for_before_the_key(bed: Bed) {
     let with_key = |id: &str, payload: &str| {
         let mut new = given(id, payload);

@@ -31,7 +31,7 @@ pub async fn an_unreadable_job_is_offered_once_to_each_other_release(bed: Bed) {
     assert_eq!(record.failures[0].message, "release v2 cannot read it");
     assert_eq!(record.unreadable.unwrap().releases, ["v2", "v3"]);
 
-    // A worker of an older release that does not know the task changes nothing of this.
+    // A worker of an older release without the task changes nothing.
     let in_between = offered(&mut lane, "v0").await.remove(0);
     assert!(lane.end(&in_between, Ending::Park { task: TASK.to_owned() }).await);
     assert!(offered(&mut lane, "v3").await.is_empty());
@@ -42,7 +42,7 @@ pub async fn an_unreadable_job_is_offered_once_to_each_other_release(bed: Bed) {
     assert_eq!(bed.state(&id).await, None);
 }
 
-/// Of many, those are offered that a release has not failed on, within the claim and beside those
+/// A release is offered the jobs that it has not failed on, within the claim, together with those
 /// of an unknown task.
 pub async fn many_unreadable_jobs_are_distinguished(bed: Bed) {
     let ids = bed.put(6).await;
@@ -70,8 +70,8 @@ pub async fn many_unreadable_jobs_are_distinguished(bed: Bed) {
     assert_eq!(bed.state(&another).await, Some(JobState::Parked));
 }
 
-/// A sweep buries the job so long after the first failure, whatever releases have failed on it
-/// since.
+/// A sweep buries the job when its time since the first failure is over, even if other releases
+/// have failed on it since.
 pub async fn an_unreadable_job_is_buried_after_its_time(bed: Bed) {
     let ids = bed.put(3).await;
     let mut lane = bed.lane().await;
@@ -95,7 +95,7 @@ pub async fn an_unreadable_job_is_buried_after_its_time(bed: Bed) {
     assert_eq!((record.attempts, record.failures.len()), (0, 2));
     assert!(sweep(&bed).await.buried.is_empty());
 
-    // It may be requeued, and begins anew.
+    // It may be requeued, and starts over.
     assert_eq!(bed.broker.requeue(&bed.queue, &ids[..1]).await.unwrap(), [true]);
     let again = lane.claim_one().await;
     assert!(lane.end(&again, unreadable("v2", LONG)).await);
@@ -103,7 +103,7 @@ pub async fn an_unreadable_job_is_buried_after_its_time(bed: Bed) {
     assert!(sweep(&bed).await.buried.is_empty());
 }
 
-/// What a release has read is forgotten of those before it that could not.
+/// When a release has read a job, earlier failures of other releases are forgotten.
 pub async fn a_job_that_was_read_may_be_offered_to_all_again(bed: Bed) {
     let id = bed.put(1).await.remove(0);
     let mut lane = bed.lane().await;
@@ -118,7 +118,7 @@ pub async fn a_job_that_was_read_may_be_offered_to_all_again(bed: Bed) {
     assert_eq!(offered(&mut lane, "v1").await.len(), 1);
 }
 
-/// A job that is no more, or is no longer wanted, is not buried.
+/// A removed or cancelled job is not buried.
 pub async fn an_unreadable_job_can_be_cancelled_and_deleted(bed: Bed) {
     let ids = bed.put(3).await;
     let mut lane = bed.lane().await;
@@ -134,7 +134,7 @@ pub async fn an_unreadable_job_can_be_cancelled_and_deleted(bed: Bed) {
     assert!(offered(&mut lane, "v2").await.is_empty());
 }
 
-/// No job is offered to releases without end.
+/// The number of releases to which a job is offered is bounded.
 pub async fn a_job_that_too_many_releases_cannot_read_is_buried(bed: Bed) {
     let id = bed.put(1).await.remove(0);
     let mut lane = bed.lane().await;
@@ -150,8 +150,8 @@ pub async fn a_job_that_too_many_releases_cannot_read_is_buried(bed: Bed) {
     assert_eq!(bed.state(&id).await, Some(JobState::Dead));
 }
 
-/// A release has failed on jobs under more names than one claim looks at: it is offered the one
-/// behind them.
+/// A release has failed on jobs under more names than one claim examines: it is offered the one
+/// after them.
 pub async fn names_that_a_release_has_failed_on_hide_no_other(bed: Bed) {
     const NAMES: usize = 230;
     let ids = bed.put(NAMES + 1).await;
@@ -177,7 +177,7 @@ fn unreadable(release: &str, within: Duration) -> Ending {
     Ending::Unreadable { task, release: release.to_owned(), error, within }
 }
 
-/// What a worker of a release is offered.
+/// The jobs that a worker of a release is offered.
 async fn offered(lane: &mut Lane, release: &str) -> Vec<Delivery> {
     offered_some(lane, release, 10).await
 }

@@ -1,5 +1,5 @@
-//! The walk through jobs that operations need: a job that goes from one of the wanted states to
-//! another is met, and one that comes back is not met again and again.
+//! The walk through jobs that operations need. A job that moves from one wanted state to another is
+//! found, and one that comes back is not found repeatedly.
 
 use std::{
     collections::BTreeSet,
@@ -30,7 +30,7 @@ use crate::Changes as _;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// All jobs that a walk meets with pages of one. `changes` is called once it has met `behind` of
+/// All jobs that a walk finds with pages of one. `changes` is called when it has found `behind` of
 /// them.
 async fn met(bed: &Bed, states: &[JobState], behind: usize, changes: impl AsyncFnOnce()) -> BTreeSet<JobId> {
     let (mut met, mut after, mut changes) = (BTreeSet::new(), None, Some(changes));
@@ -59,7 +59,7 @@ async fn scheduled(bed: &Bed, jobs: usize) -> Vec<JobId> {
     ids
 }
 
-/// How many there were.
+/// Returns the number of jobs.
 async fn snooze(lane: &mut Lane, delay: Duration) -> usize {
     let jobs = lane.claim(500).await;
     let turn = lane.next().finish(jobs.iter().map(|job| finish(job, Ending::Snooze { delay })).collect());
@@ -67,11 +67,11 @@ async fn snooze(lane: &mut Lane, delay: Duration) -> usize {
     jobs.len()
 }
 
-/// From `active` to `scheduled`, from `retry` to `scheduled`, and to an earlier place in
+/// From `active` to `scheduled`, from `retry` to `scheduled`, and to an earlier position in
 /// `scheduled`.
 pub async fn a_walk_meets_a_job_that_goes_from_one_wanted_state_to_another(bed: Bed) {
     let mut lane = bed.lane().await;
-    // More jobs than one call of `HSCAN` gives, also where the scan has no limit.
+    // More jobs than one call of `HSCAN` returns, even if the scan has no limit.
     let waits = scheduled(&bed, 600).await;
 
     let moves = bed.put(1).await.remove(0);
@@ -103,8 +103,8 @@ pub async fn a_walk_meets_a_job_that_goes_from_one_wanted_state_to_another(bed: 
     assert!(waits.iter().all(|id| found.contains(id)), "it is due earlier");
 }
 
-/// Half of the jobs wait for another attempt. They go to `scheduled` while the walk is on its way:
-/// about as many to where it has been as to where it comes to.
+/// Half of the jobs wait for another attempt. During the walk they move to `scheduled`: about half
+/// of them to positions before the walk, and half to positions after it.
 pub async fn a_walk_meets_all_jobs_that_go_from_retry_to_scheduled(bed: Bed) {
     let many = 300;
     let waits = scheduled(&bed, many).await;
@@ -129,9 +129,9 @@ pub async fn a_walk_meets_all_jobs_that_go_from_retry_to_scheduled(bed: Bed) {
     assert_eq!(waits.iter().chain(&moves).filter(|id| !found.contains(id)).count(), 0, "jobs that are scheduled were passed over");
 }
 
-/// Jobs that wait start while the walk is on its way. It is behind those that ran when it began.
+/// Waiting jobs start during the walk. The walk has passed the jobs that ran when it began.
 pub async fn a_walk_meets_all_jobs_that_start_meanwhile(bed: Bed) {
-    // More jobs than one call of `HSCAN` gives, also where the scan has no limit.
+    // More jobs than one call of `HSCAN` returns, even if the scan has no limit.
     let many = 300;
     let moves = scheduled(&bed, many).await;
     let mut lane = bed.lane().await;
@@ -147,8 +147,8 @@ pub async fn a_walk_meets_all_jobs_that_start_meanwhile(bed: Bed) {
     assert_eq!(moves.iter().filter(|id| !found.contains(id)).count(), 0, "jobs that run were passed over");
 }
 
-/// Jobs that are promoted, start and snooze, all between two steps: each is promoted once, and the
-/// operation ends.
+/// Jobs are promoted, start and snooze between two steps. Each is promoted once, and the operation
+/// ends.
 pub async fn a_promoted_job_that_snoozes_is_not_promoted_again(bed: Bed) {
     let mut producer = bed.producer().await;
     let many = 600;
@@ -179,7 +179,7 @@ fn changes(request: &Operate) -> bool {
     matches!(&request.deed, OperationDeed::Step(OperationStep { part: OperationPart::Change { ids, .. }, .. }) if !ids.is_empty())
 }
 
-/// Hands on some steps that change jobs, and is dead then.
+/// Forwards some steps that change jobs, and then stops like a crashed process.
 #[derive(Debug)]
 struct Dies {
     inner: DynBroker,
@@ -202,8 +202,8 @@ impl Wrapper for Dies {
     }
 }
 
-/// The jobs of a page are handed in in several parts. What was examined is counted with the part
-/// that has changed it.
+/// The jobs of a page are submitted in several parts. Examined jobs are counted with the part that
+/// has changed them.
 pub async fn the_counts_of_an_operation_add_up_after_its_runner_has_died_between_two_parts(bed: Bed) {
     let (many, others) = (300, 40);
     let ids = bed.put(many).await;
@@ -220,7 +220,7 @@ pub async fn the_counts_of_an_operation_add_up_after_its_runner_has_died_between
     .await;
     let requeue = NewOperation::new(OperationKind::Requeue, filter("state=cancelled id!~other"));
     let started = start(&bed, &requeue).await;
-    // Each of them dies after two parts of a page.
+    // Each of them stops after two parts of a page.
     for _ in 0..2 {
         let dies = Arc::new(Dies { inner: bed.broker.clone(), steps_left: AtomicUsize::new(2) });
         let mut run = Client::with_broker(dies).inspector().run_operation(&started).at_once();
