@@ -1,11 +1,11 @@
--- The tables. The module `schema` describes them. All of them are made together, with the first
--- opening of a file.
+-- The tables. The module `schema` describes them. All of them are created when a file is opened for
+-- the first time.
 --
--- Numbers to which something is added end at 2^53: SQLite would make a sum that overflows a REAL,
--- which no column takes.
+-- Numbers that grow are at most 2^53: SQLite converts a sum that overflows to a REAL, which no
+-- column accepts.
 --
--- `uses` has a bit for each feature that some job or queue of the file has ever used: the
--- statements of a feature that no job uses are spared.
+-- `uses` has a bit for each feature that a job or queue of the file has ever used. The statements
+-- of an unused feature are not executed.
 CREATE TABLE queue_meta (
     name TEXT PRIMARY KEY,
     value INTEGER NOT NULL,
@@ -323,7 +323,7 @@ CREATE TABLE queue_watched (
 -- Queues that watchers follow. `until`: when the mark of a watcher expires; 0: it has expired, and
 -- its transitions are removed. `begun`: how many times a mark was set after it had expired. `now`:
 -- the time, if a test controls the clock; NULL: the clock of the machine counts. The triggers of
--- `transitions.sql`, which are made with the first mark, write the transitions.
+-- `transitions.sql` write the transitions. They are created with the first mark.
 CREATE TABLE queue_followed (
     queue INTEGER PRIMARY KEY,
     until INTEGER NOT NULL,
@@ -350,7 +350,7 @@ CREATE TABLE queue_progress (
     log BLOB,
     PRIMARY KEY (queue, id)
 ) STRICT, WITHOUT ROWID;
--- By a digest of its name and value, each tag of each job.
+-- Each tag of each job, by a digest of the tag's name and value.
 CREATE TABLE queue_tags (
     queue INTEGER NOT NULL,
     digest BLOB NOT NULL,

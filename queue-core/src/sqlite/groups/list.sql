@@ -1,5 +1,5 @@
--- The groups that have jobs that are ready or run, or a rule, behind a name: of each table as many
--- as are wanted.
+-- The groups after a name that have a rule, or a job that is ready or running: at most the limit
+-- from each table.
 -- ?1 queue, ?2 name, ?3 limit
 SELECT name FROM (
     SELECT * FROM (SELECT name FROM queue_groups AS groups WHERE queue = ?1 AND name > ?2 AND EXISTS (
