@@ -1,10 +1,10 @@
-//! The bars: what a figure of ours has to reach. They are all here, so that the page and the code
-//! agree: a regenerated report compares all its figures, including older ones, with the current
+//! The bars: the required values of our figures. They are all here, so that the page and the code
+//! agree. A regenerated report compares all its figures, including older ones, with the current
 //! bars.
 
 use crate::take::Line;
 
-/// What a number has to reach.
+/// The required value of a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Bar {
     RatioAtLeast(f64),
@@ -100,14 +100,14 @@ impl Bar {
         BARS.iter().find(|(of, figure, _)| (*of, *figure) == (broker, name)).map(|(_, _, bar)| *bar)
     }
 
-    /// Writes the bar and whether it is met into the line.
+    /// Writes the bar and the result of the comparison into the line.
     pub(crate) fn judge(line: &mut Line) {
         let bar = Bar::of(&line.broker, &line.name);
         line.bar = bar.map(|bar| bar.shown(&line.unit));
         line.met = bar.and_then(|bar| bar.met(line.value, line.ratio));
     }
 
-    /// Whether it is met; `None` without the ratio that it needs.
+    /// Whether it is met; `None` without the required ratio.
     fn met(self, value: f64, ratio: Option<f64>) -> Option<bool> {
         match self {
             RatioAtLeast(bar) => ratio.map(|ratio| ratio >= bar),

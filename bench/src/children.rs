@@ -1,4 +1,4 @@
-//! Processes that a figure starts: this program again, with a part to play.
+//! Processes that a figure starts: this program again, in another role.
 
 use std::{
     process::Stdio,
@@ -20,7 +20,7 @@ use crate::{
     worker::Running,
 };
 
-/// A process that runs a worker, and stands ready until it is told to go.
+/// A process that runs a worker, and waits for the start command.
 #[derive(Debug)]
 pub(crate) struct WorkerProcess {
     child: Child,
@@ -29,13 +29,13 @@ pub(crate) struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Starts it, on these queues; on those of all tasks without any. It is connected when this
-    /// returns, and claims nothing.
+    /// Starts it on these queues, or on those of all tasks if there are none. When this returns, it
+    /// is connected and claims nothing.
     pub(crate) async fn ready(url: &str, concurrency: usize, queues: &str) -> Result<Self, Error> {
         WorkerProcess::start(&["worker", url, &concurrency.to_string(), queues]).await
     }
 
-    /// Starts a process with this part and what the part needs.
+    /// Starts a process with this role and its arguments.
     pub(crate) async fn start(part: &[&str]) -> Result<Self, Error> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg("--child")
@@ -57,14 +57,14 @@ impl WorkerProcess {
         Ok(self.orders.write_all(b"go\n").await?)
     }
 
-    /// What it prints next: for `noop` jobs how many it has run and when it saw that, in
-    /// microseconds since 1970; for an `age` job its age.
+    /// Its next line. For `noop` jobs, the line has the number of jobs that were run, and the time
+    /// in microseconds since 1970. For an `age` job it has the age of the job.
     pub(crate) async fn line(&mut self) -> Result<String, Error> {
         let line = tokio::time::timeout(Duration::from_secs(120), self.lines.next_line()).await;
         Ok(line.map_err(|_| "a worker process said nothing for 120 s")??.ok_or("a worker process ended")?)
     }
 
-    /// The most memory that it had at once.
+    /// The peak memory of the process.
     pub(crate) fn peak_kib(&self) -> Result<f64, Error> {
         let id = self.child.id().ok_or("the child has ended")?;
         let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
@@ -78,13 +78,13 @@ impl WorkerProcess {
     }
 }
 
-/// What any of them prints next.
+/// The next line of any of these processes.
 pub(crate) async fn any_line(processes: &mut [WorkerProcess]) -> Result<String, Error> {
     let lines = processes.iter_mut().map(|process| Box::pin(process.line()));
     futures_util::future::select_all(lines).await.0
 }
 
-/// Lets processes that stand ready drain so many jobs; gives jobs per second.
+/// Lets waiting processes drain `n` jobs. Returns jobs per second.
 pub(crate) async fn drain(processes: &mut [WorkerProcess], n: usize) -> Result<f64, Error> {
     let begun = now_us();
     for process in processes.iter_mut() {
@@ -106,7 +106,7 @@ pub(crate) async fn drain(processes: &mut [WorkerProcess], n: usize) -> Result<f
     Ok(n as f64 / ((ended - begun) as f64 / 1e6))
 }
 
-/// Plays a part, in the process that was started for it.
+/// Runs a role, in the process that was started for it.
 pub(crate) async fn play(part: &str, arguments: &[String]) -> Result<(), Error> {
     match (part, arguments) {
         ("worker", [url, concurrency, queues]) => {

@@ -1,5 +1,4 @@
-//! What the scripts of a server have cost, request by request: in processor time, or counted in
-//! instructions.
+//! The cost of a server's scripts, for each request: in processor time, or in instructions.
 
 use std::{
     ffi::OsStr,
@@ -11,15 +10,15 @@ use tempfile::TempDir;
 
 use crate::{Error, server::Server, stats::percentile};
 
-/// What runs each request for a script, also when it is called by its digest or may only read.
+/// The function that runs each request for a script, including those by digest and read-only ones.
 const RUNS_A_SCRIPT: &str = "evalGenericCommand";
 
-/// What a server has done for scripts.
+/// The work of a server for scripts.
 #[derive(Debug)]
 pub(crate) enum Meter<'a> {
     /// A server that measures by processor time: the sum, in microseconds.
     Time(&'a Server),
-    /// One that runs in Valgrind, which writes a file into this folder after each request.
+    /// A server in Valgrind, which writes a file into this folder after each request.
     Instructions(&'a Server, PathBuf),
 }
 
@@ -40,8 +39,8 @@ impl Lap {
     }
 }
 
-/// Starts a server in Valgrind on what another one has saved. It counts the instructions of its
-/// scripts, and is some fifty times slower.
+/// Starts a server in Valgrind on the saved data of another one. It counts the instructions of its
+/// scripts, and is about fifty times slower.
 pub(crate) fn server(program: &Path, saved: &Path) -> Result<(Server, PathBuf), Error> {
     if Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_err() {
         return Err("instructions cannot be counted here: this figure needs valgrind".into());
@@ -61,12 +60,12 @@ pub(crate) fn server(program: &Path, saved: &Path) -> Result<(Server, PathBuf), 
 }
 
 impl Meter<'_> {
-    /// Forgets what was done until now.
+    /// Discards the work up to now.
     pub(crate) fn start(&self) -> Result<(), Error> {
         self.lap("").map(|_| ())
     }
 
-    /// What was done since the last time.
+    /// The work since the last call.
     pub(crate) fn lap(&self, name: &'static str) -> Result<Lap, Error> {
         let (Meter::Time(server) | Meter::Instructions(server, _)) = self;
         let (calls, us) = server.scripts()?;
@@ -74,7 +73,7 @@ impl Meter<'_> {
         let mut each = Vec::new();
         for entry in std::fs::read_dir(folder)? {
             let path = entry?.path();
-            // Without a number it is what will be written at the end.
+            // The file without a number is written at the end.
             if path.extension().and_then(OsStr::to_str).is_some_and(|number| number.parse::<u64>().is_ok()) {
                 each.push(total(&path)?);
                 std::fs::remove_file(path)?;
@@ -89,7 +88,7 @@ impl Meter<'_> {
     }
 }
 
-/// The instructions that a file of Valgrind tells of.
+/// The number of instructions in a file of Valgrind.
 fn total(path: &Path) -> Result<f64, Error> {
     let text = std::fs::read_to_string(path)?;
     let line = text.lines().rev().find_map(|line| line.strip_prefix("totals: "));

@@ -1,42 +1,42 @@
-//! Tests that need other rights than the process that runs them: each runs once more in a process
-//! of its own.
+//! Tests that need other rights than the process that runs them: each runs again in a separate
+//! process.
 
 use std::{any::type_name_of_val, io::Write, path::Path, process::Command};
 
 use crate::{folder::folder, preload};
 
-/// Set in the process that a test was started in again.
+/// Set in the process in which a test runs again.
 const INSIDE: &str = "QUEUE_TEST_APART";
 
-/// Lets such tests be left out where the machine does not allow what they need.
+/// Allows skipping such tests where the machine does not support them.
 const LEFT_OUT: &str = "QUEUE_TEST_WITHOUT_APART";
 
-/// Runs the test once more where it may mount file systems that nobody else sees, and that go with
-/// it: `if !may_mount(&this_test) { return }`. `true` in that process, and `false` in the one that
-/// has started it, for which the test is over.
+/// Runs the test again in a process that may mount file systems. Other processes do not see these,
+/// and they end with it: `if !may_mount(&this_test) { return }`. Returns `true` in that process,
+/// and `false` in the one that has started it, for which the test is over.
 ///
 /// # Panics
-/// When the test fails there, or no such process can be started.
+/// If the test fails there, or no such process can be started.
 pub fn may_mount<F: Fn()>(test: &F) -> bool {
     let as_root: &[&str] = &["unshare", "--mount"];
     let as_user: &[&str] = &["unshare", "--user", "--map-root-user", "--mount"];
     runs_here(test, if starts(as_root) { as_root } else { as_user })
 }
 
-/// Runs the test once more where permissions of files hold for it, which root may override. What it
-/// returns is as in [`may_mount`].
+/// Runs the test again in a process to which file permissions apply, which root may override. It
+/// returns the same as [`may_mount`].
 ///
 /// # Panics
-/// When the test fails there, or no such process can be started.
+/// If the test fails there, or no such process can be started.
 pub fn heeds_permissions<F: Fn()>(test: &F) -> bool {
     runs_here(test, &["setpriv", "--bounding-set=-dac_override,-dac_read_search"])
 }
 
-/// Runs the test once more in a process of its own, whose wall clock [`move_clock`] moves. What it
-/// returns is as in [`may_mount`].
+/// Runs the test again in a separate process, whose wall clock [`move_clock`] moves. It returns the
+/// same as [`may_mount`].
 ///
 /// # Panics
-/// When the test fails there, or there is no C compiler.
+/// If the test fails there, or there is no C compiler.
 pub fn has_own_clock<F: Fn()>(test: &F) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -48,11 +48,10 @@ pub fn has_own_clock<F: Fn()>(test: &F) -> bool {
     runs_here(test, &["env", &library, &clock])
 }
 
-/// Lets the wall clock of this process be wrong by so many milliseconds from now on, in whole
-/// seconds.
+/// Sets the error of the wall clock of this process, in milliseconds, rounded to whole seconds.
 ///
 /// # Panics
-/// When this is not the process of [`has_own_clock`].
+/// If this is not the process of [`has_own_clock`].
 pub fn move_clock(by_ms: i64) {
     let clock = std::env::var_os(preload::MOVED).expect("this process has a clock of its own");
     preload::move_clock(Path::new(&clock), by_ms).expect("the clock can be moved");
@@ -76,8 +75,8 @@ fn runs_here<F: Fn()>(test: &F, wrapper: &[&str]) -> bool {
     false
 }
 
-/// Whether this wrapper can start a process; if not, the test fails, or reports that it does not
-/// run if such tests are left out.
+/// Whether this wrapper can start a process. If not, the test fails. If such tests may be skipped,
+/// it reports instead that the test did not run.
 pub fn can_start(name: &str, wrapper: &[&str]) -> bool {
     if starts(wrapper) {
         return true;
@@ -87,12 +86,12 @@ pub fn can_start(name: &str, wrapper: &[&str]) -> bool {
         std::env::var_os(LEFT_OUT).is_some(),
         "this test needs a process that `{wrapper}` cannot start here: run it as root, or set {LEFT_OUT}=1 to leave such tests out"
     );
-    // Not captured, as the output of a test that passes is.
+    // Written directly, because the output of a passing test is captured.
     let _ = writeln!(std::io::stderr(), "NOT RUN: {name}: `{wrapper}` cannot start a process here");
     false
 }
 
-/// Whether a process can be started so.
+/// Whether a process can be started with this wrapper.
 fn starts(wrapper: &[&str]) -> bool {
     Command::new(wrapper[0]).args(&wrapper[1..]).arg("true").output().is_ok_and(|output| output.status.success())
 }

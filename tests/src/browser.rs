@@ -1,8 +1,7 @@
-//! A real Chromium, without a window, that tests and screenshots use: over WebDriver, which is JSON
-//! over HTTP.
+//! A real headless Chromium, for tests and screenshots, with WebDriver, which is JSON over HTTP.
 //!
-//! A dozen of its calls are needed, so that they are written here rather than taken from a crate
-//! with an HTTP client of its own.
+//! About a dozen of its calls are needed, so they are implemented here, without a crate that has
+//! its own HTTP client.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -26,11 +25,11 @@ use crate::process::{Process, guard};
 /// A Chromium may take this many attempts to start.
 const STARTS: usize = 3;
 
-/// A Chromium takes three seconds of processor time to start, so the next test of this process
-/// takes over that of a test that passed.
+/// A Chromium takes three seconds of processor time to start. The next test of this process
+/// therefore reuses the Chromium of a test that passed.
 static IDLE: Mutex<Vec<Chromium>> = Mutex::new(Vec::new());
 
-/// A browser with one page, which knows nothing of an earlier test.
+/// A browser with one page, without state of earlier tests.
 #[derive(Debug)]
 pub struct Browser {
     /// `None` once it is dropped.
@@ -42,7 +41,7 @@ pub struct Browser {
 struct Chromium {
     port: Port,
     session: String,
-    /// Kills it should this process die: it would outlive a driver that is killed.
+    /// Kills Chromium if this process ends, because Chromium would outlive a killed driver.
     guard: Option<Child>,
     _driver: Process,
     _folder: TempDir,
@@ -53,18 +52,18 @@ fn program(variable: &str, names: &[&str]) -> PathBuf {
     if let Some(program) = std::env::var_os(variable) {
         return program.into();
     }
-    // Whole paths: the driver looks for a browser nowhere else.
+    // Absolute paths, because the driver does not search the path for a browser.
     let folders: Vec<PathBuf> = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
     let found = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name))).find(|path| path.is_file());
     found.unwrap_or_else(|| panic!("this test needs {}: run `cargo xtask test --install`, or set {variable}", names[0]))
 }
 
 impl Browser {
-    /// Opens a new page in a Chromium that no test uses. Starts one if there is none, and another
-    /// one if a busy machine lets it start too slowly for its driver.
+    /// Opens a new page in an idle Chromium. Starts one if there is none, and another one if it
+    /// starts too slowly on a busy machine.
     ///
     /// # Panics
-    /// When there is none (a test is never skipped silently), or none that starts.
+    /// If there is no Chromium (a test is never skipped silently), or none that starts.
     pub fn start() -> Browser {
         let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(chromium) = idle {
@@ -82,7 +81,7 @@ impl Browser {
         panic!("verdict: SLOW: a Chromium to start: {problems:#?}")
     }
 
-    /// Replaces the page by a new one, and deletes what the browser keeps.
+    /// Replaces the page by a new one, and deletes the stored data of the browser.
     fn forget(&self) {
         let origin = self.script("return location.origin");
         if origin.as_str().is_some_and(|origin| origin.starts_with("http")) {
@@ -93,16 +92,16 @@ impl Browser {
         let page = self.of_session("POST", "/window/new", &json!({ "type": "tab" }));
         self.of_session("DELETE", "/window", &Value::Null);
         self.of_session("POST", "/window", &json!({ "handle": page["handle"] }));
-        // Complaints of the page that is closed.
+        // The complaints of the closed page.
         self.complaints();
     }
 
-    /// Loads a page.
+    /// Opens a page.
     pub fn open(&self, url: &str) {
         self.of_session("POST", "/url", &json!({ "url": url }));
     }
 
-    /// One page back.
+    /// Goes back one page.
     pub fn back(&self) {
         self.of_session("POST", "/back", &json!({}));
     }
@@ -112,28 +111,28 @@ impl Browser {
         self.of_session("GET", "/url", &Value::Null).as_str().unwrap_or_default().to_owned()
     }
 
-    /// Runs a script and gives what it returns.
+    /// Runs a script and returns its result.
     pub fn script(&self, script: &str) -> Value {
         self.of_session("POST", "/execute/sync", &json!({ "script": script, "args": [] }))
     }
 
-    /// The text that a person sees.
+    /// The visible text.
     pub fn text(&self) -> String {
         self.wait_for("the text of a page that stays").block_some(|| {
             let found = self.element("body");
-            // Since then another page may have come.
+            // Another page may have been loaded in the meantime.
             let answer = self.answer("GET", &format!("/session/{}/element/{found}/text", self.chromium().session), &Value::Null);
             answer.as_str().map(str::to_owned)
         })
     }
 
-    /// A wait for an event on the page, which looks at its address and text.
+    /// A wait for an event on the page, which reports its address and text.
     #[track_caller]
     pub fn wait_for(&self, what: &str) -> Wait<'_> {
         wait(what).seeing(|| self.shown()).every(Duration::from_millis(20))
     }
 
-    /// The address and the text of the page, or what the driver answers instead.
+    /// The address and the text of the page, or the error of the driver.
     pub fn shown(&self) -> String {
         let path = format!("/session/{}/execute/sync", self.chromium().session);
         let script = "return document.URL + '\n' + (document.body ? document.body.innerText : '')";
@@ -141,18 +140,18 @@ impl Browser {
         answer.as_str().map_or_else(|| answer.to_string(), str::to_owned)
     }
 
-    /// Clicks on what a CSS selector finds, as a person would: it must be visible.
+    /// Clicks on the element of a CSS selector, which must be visible.
     pub fn click(&self, selector: &str) {
         self.act(selector, "click", &json!({}));
     }
 
-    /// Types into what a CSS selector finds.
+    /// Types into the element of a CSS selector.
     pub fn write(&self, selector: &str, text: &str) {
         self.act(selector, "value", &json!({ "text": text }));
     }
 
-    /// Does something to an element. If the page has put another one in its place since it was
-    /// found, that one is meant.
+    /// Performs an action on an element. If the page has replaced it in the meantime, the new
+    /// element is used.
     fn act(&self, selector: &str, action: &str, body: &Value) {
         self.wait_for(&format!("an element `{selector}` that stays")).block_some(|| {
             let path = format!("/session/{}/element/{}/{action}", self.chromium().session, self.element(selector));
@@ -163,7 +162,7 @@ impl Browser {
         });
     }
 
-    /// Presses keys where the focus is.
+    /// Presses keys at the focus.
     pub fn keys(&self, keys: &str) {
         let actions: Vec<Value> = keys
             .chars()
@@ -172,8 +171,8 @@ impl Browser {
         self.of_session("POST", "/actions", &json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": actions }] }));
     }
 
-    /// Goes to the page at the end of an address by its keys. As a person does, it presses them
-    /// again if the page took them one by one.
+    /// Opens the page with this end of its address by its keys. It presses them again if the page
+    /// has received them as separate keys.
     pub fn go(&self, keys: &str, end: &str) {
         self.wait_for(&format!("the page {end} behind the keys `{keys}`")).block_some(|| {
             self.keys(keys);
@@ -188,7 +187,7 @@ impl Browser {
         });
     }
 
-    /// How many elements a CSS selector finds.
+    /// The number of elements of a CSS selector.
     pub fn count(&self, selector: &str) -> usize {
         let found = self.of_session("POST", "/elements", &json!({ "using": "css selector", "value": selector }));
         found.as_array().map_or(0, Vec::len)
@@ -197,15 +196,15 @@ impl Browser {
     /// Waits until a script returns true.
     ///
     /// # Panics
-    /// When it does not in time.
+    /// If it does not in time.
     pub fn wait(&self, script: &str) {
-        // A page that is still loading may lack what the script reads.
+        // A page that is still loading may lack the elements that the script reads.
         let path = format!("/session/{}/execute/sync", self.chromium().session);
         let body = json!({ "script": format!("return !!({script})"), "args": [] });
         self.wait_for(&format!("`{script}`")).block_until(|| self.answer("POST", &path, &body) == Value::Bool(true));
     }
 
-    /// Waits until so many elements are what a CSS selector finds: the page may still be loading.
+    /// Waits until a CSS selector has `count` elements, because the page may still be loading.
     pub fn wait_for_count(&self, selector: &str, count: usize) {
         self.wait_for(&format!("{count} elements `{selector}`")).block_until(|| self.count(selector) == count);
     }
@@ -233,7 +232,7 @@ impl Browser {
         self.devtools("Emulation.setEmulatedMedia", &json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] }));
     }
 
-    /// What scripts and policies have complained of since the last call.
+    /// The complaints of scripts and policies since the last call.
     pub fn complaints(&self) -> Vec<String> {
         let entries = self.of_session("POST", "/se/log", &json!({ "type": "browser" }));
         let severe =
@@ -241,17 +240,17 @@ impl Browser {
         entries.as_array().into_iter().flatten().filter(severe).map(|entry| entry["message"].to_string()).collect()
     }
 
-    /// A picture of the page, PNG.
+    /// A screenshot of the page as PNG.
     ///
     /// # Panics
-    /// When it is no picture.
+    /// If it is not a picture.
     pub fn picture(&self) -> Vec<u8> {
         let answer = self.devtools("Page.captureScreenshot", &json!({ "format": "png" }));
         base64(answer["data"].as_str().expect("a picture"))
     }
 
     fn element(&self, selector: &str) -> String {
-        // What was clicked before may still be loading the page that has it.
+        // An earlier click may still be loading the page with the element.
         let found = self.wait_for(&format!("an element `{selector}`")).block_some(|| {
             let found = self.of_session("POST", "/elements", &json!({ "using": "css selector", "value": selector }));
             found.as_array().and_then(|found| found.first().cloned())
@@ -274,7 +273,7 @@ impl Browser {
         value
     }
 
-    /// What the driver answers, which may be an error.
+    /// The answer of the driver, which may be an error.
     fn answer(&self, method: &str, path: &str, body: &Value) -> Value {
         self.chromium().ask(method, path, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
@@ -330,7 +329,7 @@ impl Chromium {
             body.len()
         );
         stream.write_all(format!("{head}{body}").as_bytes())?;
-        // The driver leaves the connection open behind its answer.
+        // The driver keeps the connection open after its answer.
         let mut answer = BufReader::new(stream);
         let (mut line, mut length) = (String::new(), 0);
         while line != "\r\n" {
@@ -354,7 +353,7 @@ impl Drop for Chromium {
             let _ = guard.kill();
             let _ = guard.wait();
         }
-        // Chromium ends with its session. Where the test has failed this may fail, too.
+        // Chromium ends with its session. After a failed test, this may fail as well.
         if let Some(mut stream) = self.connect() {
             let _ = write!(stream, "DELETE /session/{} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n", self.session);
             let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));

@@ -1,4 +1,4 @@
-//! Jobs that write down when they start and when they end, and the journal in which they do.
+//! Jobs that record their start and their end, and their journal.
 //!
 //! A line has a word, the job's number, its attempt, its crashes, the process and the time in
 //! microseconds since 1970.
@@ -17,15 +17,15 @@ use queue_core::prelude::*;
 pub struct Journal(File);
 
 impl Journal {
-    /// Opens it.
+    /// Opens the journal.
     ///
     /// # Panics
-    /// When it cannot be opened.
+    /// If it cannot be opened.
     pub fn open(path: &Path) -> Self {
         Journal(OpenOptions::new().create(true).append(true).open(path).expect("the journal can be opened"))
     }
 
-    /// Notes what became of an enqueue.
+    /// Records the result of an enqueue.
     pub fn note_enqueue(&self, word: &str, number: u32) {
         self.write(word, number, 0, 0);
     }
@@ -41,16 +41,16 @@ impl Journal {
     }
 }
 
-/// A time as the journal has it.
+/// A time in the format of the journal.
 ///
 /// # Panics
-/// Before 1970.
+/// If it is before 1970.
 pub fn micros(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).expect("the clock is past 1970");
     u64::try_from(since.as_micros()).expect("it fits for ages")
 }
 
-/// Takes so many milliseconds.
+/// Runs for `ms` milliseconds.
 #[task(queue = "chronicle")]
 pub async fn record(number: u32, ms: u64, journal: Data<Journal>, ctx: JobContext) {
     journal.note("start", number, &ctx);
@@ -58,7 +58,7 @@ pub async fn record(number: u32, ms: u64, journal: Data<Journal>, ctx: JobContex
     journal.note("end", number, &ctx);
 }
 
-/// Takes its process along, every time.
+/// Aborts its process at every run.
 #[task(queue = "chronicle")]
 pub async fn abort(number: u32, journal: Data<Journal>, ctx: JobContext) {
     journal.note("start", number, &ctx);

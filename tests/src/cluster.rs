@@ -19,28 +19,28 @@ use crate::{
 /// Slots of every cluster.
 pub const SLOTS: u16 = 16_384;
 
-/// Six nodes. The first three began as masters of a third of the slots each; node `n + 3` began as
-/// the replica of `n`.
+/// Six nodes. The first three start as masters with a third of the slots each. Node `n + 3` starts
+/// as the replica of `n`.
 #[derive(Debug)]
 pub struct Cluster {
     kind: Kind,
     nodes: Vec<Server>,
     ids: Vec<String>,
-    /// Of the cluster bus.
+    /// The ports of the cluster bus.
     _ports: Vec<Port>,
 }
 
 impl Cluster {
-    /// Starts a cluster that keeps nothing on disk and holds a node for dead after this time.
+    /// Starts a cluster without persistence that considers a node down after this time.
     pub fn start(kind: Kind, node_timeout: Duration) -> Cluster {
         Cluster::with(kind, node_timeout, &["--appendonly", "no"])
     }
 
-    /// Starts nodes with further options. Ready are they when each knows that all slots are served
+    /// Starts nodes with further options. They are ready when each knows that all slots are served
     /// and all replicas are in sync.
     ///
     /// # Panics
-    /// When they do not find each other in time.
+    /// If they are not ready in time.
     pub fn with(kind: Kind, node_timeout: Duration, options: &[&str]) -> Cluster {
         let timeout = node_timeout.as_millis().to_string();
         let ports = RefCell::new(Vec::new());
@@ -64,13 +64,13 @@ impl Cluster {
         cluster
     }
 
-    /// Where a broker finds it: three of its nodes.
+    /// The URL for a broker: three of its nodes.
     pub fn url(&self) -> String {
         let addresses: Vec<String> = self.nodes[..3].iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
         format!("redis+cluster://{}", addresses.join(","))
     }
 
-    /// What runs here.
+    /// The kind of the servers.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -116,9 +116,9 @@ impl Cluster {
             .block_some(|| self.view(self.anyone()).into_iter().find(|(_, seen)| seen.master == self.ids[master]).map(|(node, _)| node))
     }
 
-    /// A planned failover: the replica of the slot's master catches up and takes over. Nothing is
-    /// lost. Asks again when that has not come to an end after the five seconds that a node gives
-    /// it.
+    /// A planned failover: the replica of the slot's master catches up and takes over, without a
+    /// loss. It is requested again if it has not ended within the five seconds of a node's time
+    /// limit.
     pub fn hand_over(&self, slot: u16) -> Promotion {
         const GIVEN_UP: Duration = Duration::from_secs(6);
         let new = self.replica(self.master(slot));
@@ -135,7 +135,7 @@ impl Cluster {
         Promotion { number: new, at }
     }
 
-    /// Kills the master of a slot; its number and that of its replica.
+    /// Kills the master of a slot. Returns its number and that of its replica.
     pub fn kill_master(&mut self, slot: u16) -> (usize, usize) {
         let master = self.master(slot);
         let replica = self.replica(master);
@@ -148,8 +148,7 @@ impl Cluster {
         self.nodes[number].kill();
     }
 
-    /// Starts a killed node again. It knows the cluster from its file, and follows whoever took its
-    /// place.
+    /// Starts a killed node again. It reads the cluster from its file, and follows its successor.
     pub fn bring_back(&mut self, number: usize) {
         self.nodes[number].restart();
         self.wait_for_agreement();
@@ -157,10 +156,11 @@ impl Cluster {
     }
 
     /// Moves a slot with its keys to another master, key by key as `--cluster reshard` does, with a
-    /// rest after each key. Scripts that need several keys of the slot are refused meanwhile.
+    /// pause after each key. Scripts that need several keys of the slot are refused in the
+    /// meantime.
     ///
     /// # Errors
-    /// What a node says about it.
+    /// The error of a node.
     pub fn move_slot(&self, slot: u16, to: usize, rest: Duration) -> RedisResult<usize> {
         let from = self.master(slot);
         let (source, target, name) = (&self.nodes[from], &self.nodes[to], slot.to_string());
@@ -171,12 +171,12 @@ impl Cluster {
         loop {
             let keys: Vec<String> = source.ask(&["CLUSTER", "GETKEYSINSLOT", &name, "1"])?;
             let Some(key) = keys.first() else { break };
-            // A large key takes its time, in which neither node does anything else.
+            // A large key takes some time, in which neither node serves other requests.
             source.ask_patiently::<String>(&["MIGRATE", "127.0.0.1", &port, key, "0", "60000"], Duration::from_secs(60))?;
             moved += 1;
             std::thread::sleep(rest);
         }
-        // The new owner first: whoever hears of it there finds it ready.
+        // The new owner is told first, so that it is ready for redirected clients.
         for node in [target, source].into_iter().chain(&self.nodes) {
             if node.is_up() && is_master(node) {
                 node.ask::<String>(&["CLUSTER", "SETSLOT", &name, "NODE", &self.ids[to]])?;
@@ -190,11 +190,11 @@ impl Cluster {
         self.anyone().ask::<Vec<String>>(&["CLUSTER", "HELP"]).is_ok_and(|help| help.iter().any(|line| line.starts_with("MIGRATESLOTS")))
     }
 
-    /// Moves a slot as a whole (`CLUSTER MIGRATESLOTS`): it is served all the time, but for a
+    /// Moves a slot as a whole (`CLUSTER MIGRATESLOTS`). It is served all the time, except for a
     /// moment at the end.
     ///
     /// # Errors
-    /// What a node says about it.
+    /// The error of a node.
     pub fn move_slot_whole(&self, slot: u16, to: usize) -> RedisResult<()> {
         let (from, name) = (self.master(slot), slot.to_string());
         self.nodes[from].ask::<String>(&["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", &name, &name, "NODE", &self.ids[to]])?;
@@ -202,13 +202,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until a node is a master, and tells when that was seen.
+    /// Waits until a node is a master, and returns the time at which that was seen.
     pub fn wait_for_promotion(&self, number: usize) -> Promotion {
         let at = self.wait_for("the replica to be promoted").block_some(|| is_master(&self.nodes[number]).then(SystemTime::now));
         Promotion { number, at }
     }
 
-    /// Waits until all nodes that are up agree on who serves what, and find that all is served.
+    /// Waits until all live nodes agree on the owners of all slots.
     pub fn wait_for_agreement(&self) {
         self.wait_for("the nodes to agree").block_some(|| {
             let fit = |node: &&Server| node.ask::<String>(&["CLUSTER", "INFO"]).is_ok_and(|info| info.contains("cluster_state:ok"));
@@ -219,7 +219,7 @@ impl Cluster {
         });
     }
 
-    /// Waits until all replicas that are up have what their masters have.
+    /// Waits until all live replicas are in sync with their masters.
     pub fn wait_for_sync(&self) {
         self.wait_for("the replicas to be in sync").block_some(|| {
             let view = self.view(self.anyone());
@@ -232,7 +232,7 @@ impl Cluster {
         });
     }
 
-    /// A wait for an event of the cluster, which looks at its nodes.
+    /// A wait for an event of the cluster, which reports the state of its nodes.
     #[track_caller]
     fn wait_for(&self, what: &str) -> Wait<'_> {
         wait(what).seeing(|| {
@@ -244,7 +244,7 @@ impl Cluster {
         })
     }
 
-    /// A node that is up.
+    /// A live node.
     fn anyone(&self) -> &Server {
         self.nodes.iter().find(|node| node.is_up() && node.ask::<String>(&["PING"]).is_ok()).expect("a node is up")
     }
@@ -253,15 +253,15 @@ impl Cluster {
         let cluster = |number: usize, words: &[&str]| self.nodes[number].ask::<String>(&[&["CLUSTER"], words].concat());
         let mut buses = Vec::new();
         for (number, node) in self.nodes.iter().enumerate() {
-            // Different numbers from the start: two masters that claim the same one have to settle
-            // it first.
+            // Different numbers from the start: two masters with the same number would have to
+            // resolve that first.
             cluster(number, &["SET-CONFIG-EPOCH", &(number + 1).to_string()])?;
             buses.push(node.ask::<Vec<String>>(&["CONFIG", "GET", "cluster-port"])?.remove(1));
         }
         self.wait_for("the nodes to meet").block_some(|| {
             let known = self.view(&self.nodes[0]);
-            // Also again: a node forgets whom it met, if that takes longer than the time after
-            // which it takes others for dead.
+            // Repeated, because a node forgets a met node if the handshake takes longer than the
+            // node timeout.
             for (number, node) in self.nodes.iter().enumerate().filter(|(number, _)| !known.contains_key(number)) {
                 cluster(0, &["MEET", "127.0.0.1", &node.port().to_string(), &buses[number]]).ok()?;
             }
@@ -277,7 +277,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// How a node sees the cluster.
+    /// The cluster in the view of a node.
     fn view(&self, node: &Server) -> HashMap<usize, Seen> {
         let said: String = node.ask(&["CLUSTER", "NODES"]).unwrap_or_default();
         let lines = said.lines().filter_map(|line| {
@@ -293,7 +293,7 @@ impl Cluster {
     }
 }
 
-/// What a node knows of another.
+/// The state of another node in the view of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     /// The id of its master, or `-`.
@@ -307,7 +307,7 @@ impl Seen {
     }
 }
 
-/// A cluster for all tests of a process, in which nothing ever fails or moves.
+/// A cluster for all tests of a process that do not cause failures or moves.
 pub fn shared(kind: Kind) -> &'static Cluster {
     static REDIS: OnceLock<Cluster> = OnceLock::new();
     static VALKEY: OnceLock<Cluster> = OnceLock::new();

@@ -1,4 +1,4 @@
-//! The command line of a program, as a person uses it in a folder of theirs.
+//! The command line of a program, in a separate folder.
 
 use std::{
     path::{Path, PathBuf},
@@ -9,7 +9,7 @@ use queue_conformance::{folder::folder, patience};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Where a person calls a program, and the broker that it speaks with.
+/// The folder in which a program is called, and its broker.
 #[derive(Debug)]
 pub struct Place {
     folder: TempDir,
@@ -18,7 +18,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// A new folder, and a SQLite file in it that the first command makes. `program`: its path, as
+    /// A new folder, with a SQLite file that the first command creates. `program` is its path, as
     /// in `env!("CARGO_BIN_EXE_shop_worker")`.
     pub fn sqlite(program: &str) -> Place {
         let folder = folder();
@@ -41,31 +41,31 @@ impl Place {
         &self.url
     }
 
-    /// The program with these arguments, not started yet.
+    /// A command of the program with these arguments, which was not started yet.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(arguments).current_dir(self.folder()).env_remove("RUST_LOG").env("QUEUE_URL", &self.url);
         command
     }
 
-    /// Runs it to its end.
+    /// Runs the program to its end.
     pub fn run(&self, arguments: &[&str]) -> Output {
         patience::output(&mut self.command(arguments)).expect("the program can be started")
     }
 
-    /// What it prints; it has to succeed.
+    /// The output of a command that has to succeed.
     pub fn ok(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("it prints text")
     }
 
-    /// What it prints with `--json`; it has to succeed.
+    /// The output of a command with `--json`, which has to succeed.
     pub fn json(&self, arguments: &[&str]) -> Value {
         serde_json::from_str(&self.ok(&[arguments, &["--json"]].concat())).expect("it prints JSON")
     }
 
-    /// Its error; it must not succeed.
+    /// The error of a command that must not succeed.
     pub fn fails(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let error = String::from_utf8(output.stderr).expect("it prints text");
@@ -73,7 +73,7 @@ impl Place {
         error
     }
 
-    /// Its error; it has to end with this exit code.
+    /// The error of a command with this exit code.
     pub fn refused(&self, code: i32, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let error = String::from_utf8(output.stderr).expect("it prints text");

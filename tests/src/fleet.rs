@@ -1,4 +1,4 @@
-//! Producers and workers of a queue, each a process of its own, that go on while its servers fail.
+//! Producers and workers of a queue in separate processes, which continue while its servers fail.
 
 use std::{
     path::{Path, PathBuf},
@@ -12,23 +12,23 @@ use tempfile::TempDir;
 
 use crate::{history::History, process::Process};
 
-/// The lease of a fleet's workers: what one of them lost is taken over within a quarter of a
+/// The lease of a fleet's workers: the jobs of a crashed worker are reclaimed within a quarter of a
 /// minute.
 const LEASE: Duration = Duration::from_secs(3);
 
-/// The first numbers of two producers' jobs lie so far apart.
+/// The difference between the first job numbers of two producers.
 const JOBS: u32 = 1_000_000;
 
 const PRODUCERS: u32 = 2;
 
-/// Work goes on within this time after a promotion, on a busy machine, too. `docs/deployment.md`
-/// reports what is usual.
+/// Work continues within this time after a promotion, even on a busy machine. `docs/deployment.md`
+/// has the usual times.
 const RESUMED: Duration = Duration::from_secs(5);
 
 /// Asserts that the time between a promotion and the first job after it was not too long.
 ///
 /// # Panics
-/// When it was: as a wait that was slow.
+/// If it was too long, with the verdict of a slow wait.
 pub fn resumed(what: &str, after: Duration) {
     assert!(after < RESUMED, "verdict: SLOW: {what}: the work to go on within {RESUMED:?} of the promotion; it took {after:?}");
 }
@@ -39,7 +39,7 @@ pub struct Fleet {
     program: PathBuf,
     url: String,
     queues: Vec<String>,
-    /// How many replicas shall have a job before it counts as stored.
+    /// The number of replicas that must have a job before it counts as stored.
     replicas: Option<u32>,
     producers: Vec<Process>,
     workers: Vec<Process>,
@@ -47,18 +47,18 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Starts it, and waits until its jobs run. The program is `chronicler`.
+    /// Starts the fleet, and waits until its jobs run. The program is `chronicler`.
     ///
     /// # Panics
-    /// When no job runs in time.
+    /// If no job runs in time.
     pub async fn start(program: impl AsRef<Path>, url: &str, queues: &[&str]) -> Fleet {
         Fleet::with(program.as_ref(), url, queues, None).await
     }
 
-    /// The same, with producers that want so many replicas to have their jobs.
+    /// The same with producers that require this number of replicas.
     ///
     /// # Panics
-    /// When no job runs in time.
+    /// If no job runs in time.
     pub async fn careful(program: impl AsRef<Path>, url: &str, queues: &[&str], replicas: u32) -> Fleet {
         Fleet::with(program.as_ref(), url, queues, Some(replicas)).await
     }
@@ -84,20 +84,21 @@ impl Fleet {
         self.workers.push(worker);
     }
 
-    /// Lets the workers stand still.
+    /// Suspends the workers.
     pub fn pause_workers(&self) {
         self.workers.iter().for_each(|worker| worker.signal("-STOP"));
     }
 
-    /// Lets the workers go on.
+    /// Resumes the workers.
     pub fn resume_workers(&self) {
         self.workers.iter().for_each(|worker| worker.signal("-CONT"));
     }
 
-    /// Waits until everyone takes part from now on: of each queue, a new job of each producer has
-    /// come to its end, and each worker has started a job.
+    /// Waits until all processes work: in each queue, a new job of each producer has ended, and
+    /// each worker has started a job.
     ///
     /// # Panics
+    /// If that takes too long.
     /// When that takes too long.
     pub async fn flows(&self) {
         let now = SystemTime::now();
@@ -113,24 +114,24 @@ impl Fleet {
         self.wait_for("everyone to take part", everywhere).await;
     }
 
-    /// Waits until the journal has it.
+    /// Waits until the journal meets this condition.
     ///
     /// # Panics
-    /// When that takes too long.
+    /// If that takes too long.
     pub async fn until(&self, what: &str, has: impl Fn(&History) -> bool) {
         self.wait_for(what, async || has(&self.history())).await;
     }
 
-    /// The journal so far.
+    /// The journal up to now.
     pub fn history(&self) -> History {
         History::read(&self.journal())
     }
 
-    /// Stops the producers, waits until the queues are empty, and stops the workers, which have to
-    /// have ended well.
+    /// Stops the producers, waits until the queues are empty, and stops the workers, which must
+    /// exit without an error.
     ///
     /// # Panics
-    /// When the queues do not become empty, or a process ends otherwise.
+    /// If the queues do not become empty, or a process ends in another way.
     pub async fn finish(mut self) -> History {
         for producer in std::mem::take(&mut self.producers) {
             assert_eq!(producer.stop().await, Some(0), "a producer ends when it is told to");

@@ -1,4 +1,4 @@
-//! What a journal tells of every job, once all is over.
+//! The history of every job from a journal, after the end of all jobs.
 
 use std::{
     collections::BTreeMap,
@@ -9,22 +9,22 @@ use std::{
 
 use crate::chronicle::micros;
 
-/// Less than this passes between an answer and its line in the journal, and between the line of an
-/// end and the answer to it.
+/// The maximum time between an answer and its line in the journal, and between the line of an end
+/// and its answer.
 pub const JOURNALED: Duration = Duration::from_secs(2);
 
-/// One job as its producer and its workers saw it; times in microseconds since 1970.
+/// One job in the records of its producer and its workers. Times are in microseconds since 1970.
 #[derive(Clone, Debug, Default)]
 pub struct Story {
     /// When its enqueue began.
     pub sent: Option<u64>,
     /// When its enqueue was acknowledged.
     pub stored: Option<u64>,
-    /// It was acknowledged, and no replica had it.
+    /// Whether it was acknowledged although no replica had it.
     pub unconfirmed: bool,
     /// When its handler started.
     pub starts: Vec<u64>,
-    /// In which process.
+    /// The processes of these starts.
     pub processes: Vec<u32>,
     /// When its handler ended.
     pub ends: Vec<u64>,
@@ -35,10 +35,10 @@ pub struct Story {
 pub struct History(BTreeMap<u32, Story>);
 
 impl History {
-    /// Reads a journal. A last line that is being written is left out.
+    /// Reads a journal. An incomplete last line is skipped.
     ///
     /// # Panics
-    /// When a line is not one of a journal.
+    /// If a line is invalid.
     pub fn read(path: &Path) -> History {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         let mut stories: BTreeMap<u32, Story> = BTreeMap::new();
@@ -56,14 +56,14 @@ impl History {
                     story.processes.push(process.parse().expect("a process"));
                 }
                 "end" => story.ends.push(time),
-                // What was refused or remained unknown may have run or not.
+                // Jobs with a refused or unknown enqueue may have run.
                 _ => {}
             }
         }
         History(stories)
     }
 
-    /// What it tells of some of the jobs.
+    /// The histories of some of the jobs.
     #[must_use]
     pub fn of(&self, chosen: impl Fn(u32) -> bool) -> History {
         History(self.0.iter().filter(|(number, _)| chosen(**number)).map(|(number, story)| (*number, story.clone())).collect())
@@ -79,7 +79,7 @@ impl History {
         self.0.values().filter(|story| story.unconfirmed).count()
     }
 
-    /// Jobs that were acknowledged, and never came to an end.
+    /// Jobs that were acknowledged, and never ended.
     pub fn lost(&self) -> Vec<(u32, &Story)> {
         self.0.iter().filter(|(_, story)| story.stored.is_some() && story.ends.is_empty()).map(|(number, story)| (*number, story)).collect()
     }
@@ -89,19 +89,19 @@ impl History {
         self.0.iter().filter(|(_, story)| story.starts.len() > 1).map(|(number, story)| (*number, story)).collect()
     }
 
-    /// Jobs that started although nobody had begun to enqueue them.
+    /// Jobs that started before their enqueue began.
     pub fn ghosts(&self) -> usize {
         self.0.values().filter(|story| story.starts.iter().any(|start| story.sent.is_none_or(|sent| *start < sent))).count()
     }
 
-    /// How long after this time the first job started.
+    /// The time from `after` to the first start.
     pub fn first_start(&self, after: SystemTime) -> Option<Duration> {
         let after = micros(after);
         let starts = self.0.values().flat_map(|story| &story.starts).copied();
         Some(Duration::from_micros(starts.filter(|start| *start > after).min()? - after))
     }
 
-    /// The longest time without a start, of those that end within this time.
+    /// The longest time without a start that ends within this period.
     pub fn longest_pause(&self, from: SystemTime, to: SystemTime) -> Duration {
         let mut starts: Vec<u64> = self.0.values().flat_map(|story| story.starts.iter().copied()).collect();
         starts.sort_unstable();
@@ -109,7 +109,7 @@ impl History {
         Duration::from_micros(within.map(|pair| pair[1] - pair[0]).max().unwrap_or(0))
     }
 
-    /// Whether a job that was enqueued after this time has come to its end.
+    /// Whether a job that was enqueued after this time has ended.
     pub fn flows_since(&self, time: SystemTime) -> bool {
         let time = micros(time);
         self.0.values().any(|story| !story.ends.is_empty() && story.sent.is_some_and(|sent| sent > time))
@@ -121,21 +121,22 @@ impl History {
         starts.into_iter().any(|(start, by)| *by == process && *start > micros(time))
     }
 
-    /// Asserts what holds whatever fails when nothing may be lost: each acknowledged job came to
-    /// its end, and ran once.
+    /// Asserts the guarantees for faults that lose nothing: each acknowledged job ended, and ran
+    /// once.
     ///
     /// # Panics
-    /// When it does not hold.
+    /// If they do not hold.
     pub fn assert_flawless(&self) {
         assert_eq!(self.ghosts(), 0, "{}", self.summary());
         assert!(self.lost().is_empty() && self.doubled().is_empty(), "{}", self.summary());
     }
 
-    /// Asserts that only what the fault touched was lost or ran twice: jobs that were acknowledged
-    /// (lost) or ran (doubled) within this time. A run ends with the answer to it, which is at most
-    /// [`JOURNALED`] after its end.
+    /// Asserts that only jobs that were acknowledged (lost) or ran (doubled) in this period were
+    /// lost or ran twice. A run ends with the answer to it, which is at most [`JOURNALED`] after
+    /// its end.
     ///
     /// # Panics
+    /// If that does not hold.
     /// When it does not hold.
     pub fn assert_flawless_but(&self, from: SystemTime, to: SystemTime) {
         let touched = micros(from)..=micros(to);
@@ -150,7 +151,7 @@ impl History {
         assert!(doubled.is_none(), "doubled beyond {touched:?}: {doubled:?}; {}", self.summary());
     }
 
-    /// The numbers of it, for people.
+    /// A summary of the numbers.
     pub fn summary(&self) -> String {
         let (lost, doubled) = (self.lost(), self.doubled());
         let mut text = format!("{} jobs stored, {} lost, {} started again", self.stored(), lost.len(), doubled.len());

@@ -1,5 +1,6 @@
-//! What the tests of the workspace share: real servers, sentinels and clusters, a proxy that does
-//! them harm, and the [storages] on which the conformance suite of `queue-conformance` runs.
+//! The shared code of the tests of the workspace: real servers, sentinels and clusters, a proxy
+//! that injects faults, and the [storages] on which the conformance suite of `queue-conformance`
+//! runs.
 
 pub mod apart;
 pub mod browser;

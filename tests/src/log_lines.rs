@@ -1,4 +1,4 @@
-//! The lines that a process logs, for tests that hold them to what operators rely on.
+//! The log lines of a process, for tests of lines on which operators rely.
 
 use std::{
     collections::BTreeMap,
@@ -15,13 +15,13 @@ use tracing_subscriber::{Layer, layer::Context, prelude::*};
 /// One line.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// How important it is.
+    /// The level of the line.
     pub level: Level,
     /// The crate and module that logged it.
     pub target: &'static str,
-    /// What happened.
+    /// The message.
     pub message: String,
-    /// To what.
+    /// The fields.
     pub fields: BTreeMap<&'static str, String>,
 }
 
@@ -34,8 +34,8 @@ impl Line {
 
 static LINES: Mutex<Vec<Line>> = Mutex::new(Vec::new());
 
-/// Notes from now on what this process logs at `info` or above. Its tests share that: each looks
-/// for its own queues and brokers.
+/// From now on, records the lines of this process at `info` or above. Its tests share them: each
+/// searches for its own queues and brokers.
 pub fn note() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -44,7 +44,7 @@ pub fn note() {
     });
 }
 
-/// The lines so far that are like this, in order.
+/// The matching lines up to now, in order.
 pub fn lines(like: impl Fn(&Line) -> bool) -> Vec<Line> {
     LINES.lock().unwrap_or_else(PoisonError::into_inner).iter().filter(|line| like(line)).cloned().collect()
 }

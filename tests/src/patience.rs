@@ -4,20 +4,21 @@ pub use queue_conformance::patience::{
     Late, Lines, STRETCH, Verdict, Wait, WatchBroker, exit, finished, joined, output, patience, wait, watch,
 };
 
-/// Asks until the answer is true. Looks at the brokers that its thread [watches](watch).
+/// Checks repeatedly until the answer is true. On a timeout, it examines the brokers that its
+/// thread [watches](watch).
 ///
 /// # Panics
-/// With the verdict when it times out.
+/// With the verdict, if it times out.
 #[track_caller]
 pub fn until<F: Future<Output = bool>>(what: &str, holds: impl FnMut() -> F) -> impl Future<Output = ()> {
     wait(what).until(holds)
 }
 
-/// Asks until there is an answer, and blocks the thread meanwhile. Looks at the brokers that its
-/// thread [watches](watch).
+/// Checks repeatedly until there is an answer, and blocks the thread. On a timeout, it examines the
+/// brokers that its thread [watches](watch).
 ///
 /// # Panics
-/// With the verdict when it times out.
+/// With the verdict, if it times out.
 #[track_caller]
 pub fn wait_for<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     wait(what).block_some(ask)
@@ -68,7 +69,8 @@ mod tests {
         assert_eq!(said.lines().next(), Some("verdict: STUCK: the queue to be empty"));
         let job = format!("job {} active, receipt ", deliveries[0].id);
         assert!(said.contains(&job) && said.contains("it runs") && said.contains("enqueued 2"), "{said}");
-        // A heartbeat is no progress, and neither is another queue where one is named.
+        // A heartbeat does not count as progress. If a queue is named, other queues do not count
+        // either.
         let beating = async {
             let mut other = Producer::on(&broker, "other").await;
             loop {
@@ -100,8 +102,8 @@ mod tests {
         assert_eq!(late.verdict, Verdict::Slow, "{said}");
         let second = said.split_once("2s later:").expect("there is a second look").1;
         assert!(second.contains("\n- queue slow: ") && second.contains(&format!("{} ", Counter::Done)), "{said}");
-        // A wait that names nothing looks at what its thread watches, also from a thread that has a
-        // runtime.
+        // A wait without a name examines the brokers that its thread watches, even on a thread with
+        // a runtime.
         watch(&broker);
         let late = soon("nothing").try_block_some(|| None::<()>).unwrap_err();
         assert!(late.verdict == Verdict::Stuck && late.to_string().contains("queue slow: "), "{late}");

@@ -1,5 +1,5 @@
-//! A real PostgreSQL: started by the test on a free port, as a user without privileges, with its
-//! data in memory; stopped when dropped.
+//! A real PostgreSQL: the test starts it on a free port, as a user without privileges, with its
+//! data in memory. It stops when it is dropped.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,21 +21,21 @@ use tokio_postgres::NoTls;
 
 use crate::{preload, process::Process};
 
-/// Names the program, as `cargo xtask test` does.
+/// The variable with the program, which `cargo xtask test` sets.
 const VARIABLE: &str = "QUEUE_TEST_POSTGRES_SERVER";
 
 /// The role that owns everything.
 const USER: &str = "queue";
 
-/// A running server with a data folder of its own.
+/// A running server with a separate data folder.
 #[derive(Debug)]
 pub struct Postgres {
-    /// Reserved while it is down, too.
+    /// The port, which stays reserved while the server is down.
     port: Port,
     options: Vec<String>,
     /// Whether its clock can be moved.
     own_clock: bool,
-    /// Before the folder, which is removed when nobody writes there any more.
+    /// Before the folder, which is removed when no process writes there.
     process: Option<Process>,
     folder: TempDir,
 }
@@ -55,7 +55,7 @@ fn program() -> PathBuf {
     found.unwrap_or_else(|| panic!("this test needs postgres: run `cargo xtask test`, which gets one, or set {VARIABLE}"))
 }
 
-/// Root's processes give up their privileges: PostgreSQL refuses to run with them.
+/// Processes of root drop their privileges, because PostgreSQL refuses to run as root.
 #[cfg(unix)]
 fn unprivileged(command: &mut Command) {
     use std::os::unix::process::CommandExt;
@@ -67,7 +67,7 @@ fn unprivileged(command: &mut Command) {
 #[cfg(not(unix))]
 fn unprivileged(_: &mut Command) {}
 
-/// The user `postgres`, or else `nobody`, with its group, where this process is root's.
+/// The user `postgres`, or else `nobody`, with its group, if this process runs as root.
 fn other_user() -> &'static Option<(u32, u32)> {
     static USER: OnceLock<Option<(u32, u32)>> = OnceLock::new();
     let id = |arguments: &[&str]| -> Option<u32> {
@@ -82,7 +82,8 @@ fn other_user() -> &'static Option<(u32, u32)> {
 }
 
 impl Postgres {
-    /// Starts a server that does not sync its files: it survives `kill -9`, and no loss of power.
+    /// Starts a server that does not sync its files. It survives `kill -9`, but not a loss of
+    /// power.
     pub fn start() -> Postgres {
         Postgres::with(&["fsync=off", "full_page_writes=off"])
     }
@@ -90,15 +91,15 @@ impl Postgres {
     /// Starts a server with these settings (`name=value`).
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn with(settings: &[&str]) -> Postgres {
         Postgres::in_folder(folder(), settings, false)
     }
 
-    /// Starts a server with the defaults of PostgreSQL, whose data are on a disk.
+    /// Starts a server with the defaults of PostgreSQL and its data on a disk.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn on_disk() -> Postgres {
         Postgres::in_folder(on_disk(), &[], false)
     }
@@ -139,8 +140,7 @@ impl Postgres {
         if own_clock {
             server.move_clock(0);
         }
-        // A program that is no test may take the port between the look and the start; then another
-        // one is tried.
+        // Another program may take the port before the start. Then another port is tried.
         for _ in 0..10 {
             if server.launch() {
                 return server;
@@ -170,7 +170,7 @@ impl Postgres {
         self.url_of(&name)
     }
 
-    /// Kills it (`kill -9`): what its log has is recovered at the next start.
+    /// Kills the server (`kill -9`). The next start recovers from its log.
     pub fn kill(&mut self) {
         if let Some(process) = self.process.take() {
             process.signal("-KILL");
@@ -178,22 +178,23 @@ impl Postgres {
         }
     }
 
-    /// Starts it again on the same port and data.
+    /// Starts the server again on the same port and data.
     ///
     /// # Panics
-    /// When it does not answer in time.
+    /// If it does not answer in time.
     pub fn restart(&mut self) {
         self.kill();
-        // The processes of its connections hold its memory until they notice that it has died.
+        // The processes of its connections hold its memory until they notice that the server was
+        // killed.
         let started = std::iter::repeat_with(|| self.launch()).take(100).any(|up| up);
         assert!(started, "PostgreSQL does not start again on port {}:\n{}", self.port, self.log());
     }
 
-    /// Keeps a copy of its data as they are, which is that of a replica which lags from now on. It
-    /// is killed for a moment.
+    /// Stores a copy of its data, which represents a lagging replica. The server is killed and
+    /// restarted for that.
     ///
     /// # Panics
-    /// When it does not start again.
+    /// If it does not start again.
     pub fn copy(&mut self) {
         self.kill();
         // Its user stays the owner.
@@ -220,10 +221,10 @@ impl Postgres {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// False when its process has ended instead.
+    /// Returns false if its process has ended.
     fn launch(&mut self) -> bool {
         let data = data(self.folder.path());
-        // Of a server that was killed.
+        // The file of a server that was killed.
         let status = data.join("postmaster.pid");
         let _ = std::fs::remove_file(&status);
         let log = std::fs::File::create(self.folder.path().join("log")).expect("the folder can be written to");
@@ -251,7 +252,7 @@ impl Postgres {
 }
 
 impl Drop for Postgres {
-    /// A quick stop, after which nothing of it is left in memory.
+    /// A fast stop, after which none of its memory is left.
     fn drop(&mut self) {
         let Some(mut process) = self.process.take() else { return };
         let asked = Command::new("kill").args(["-QUIT", &process.id().to_string()]).status();
@@ -292,7 +293,7 @@ pub async fn connect(url: &str) -> tokio_postgres::Client {
 pub async fn try_connect(url: &str) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     tokio::spawn(async {
-        // An error reaches the caller of the query, too.
+        // The error is also returned to the caller of the query.
         let _ = connection.await;
     });
     Ok(client)

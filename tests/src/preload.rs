@@ -1,4 +1,4 @@
-//! Libraries that are loaded into a program before all others, and answer it for the system.
+//! Libraries that are loaded into a program before all others, and replace system calls.
 
 use std::{
     fs::OpenOptions,
@@ -7,13 +7,13 @@ use std::{
     process::Command,
 };
 
-/// The environment variable that names them.
+/// The environment variable with these libraries.
 pub const VARIABLE: &str = "LD_PRELOAD";
 
-/// Compiles the text of a library into a folder; what is there already stays.
+/// Compiles the text of a library into a folder. An existing library is kept.
 ///
 /// # Errors
-/// When there is no C compiler (`cc`), or it refuses the text.
+/// If there is no C compiler (`cc`), or it rejects the text.
 pub fn library(folder: &Path, name: &str, text: &str) -> io::Result<PathBuf> {
     let (source, library) = (folder.join(name).with_extension("c"), folder.join(name).with_extension("so"));
     if library.exists() {
@@ -29,54 +29,55 @@ pub fn library(folder: &Path, name: &str, text: &str) -> io::Result<PathBuf> {
     Ok(library)
 }
 
-/// The library that lets a server measure its commands by the CPU time that they take. The wall
-/// clock would count, too, for how long others have used the processor in the middle of a command,
-/// which on a shared machine is most of the longest.
+/// The library with which a server measures its commands by CPU time. The wall clock would include
+/// the time in which other processes use the processor. On a shared machine, that is most of the
+/// longest commands.
 ///
-/// Only a server that asks the system for the time can be told another one: its `INFO` says
+/// This works only for a server that reads the time from the system: its `INFO` contains
 /// `monotonic_clock:POSIX` ([`asks_for_the_time`]).
 ///
 /// # Errors
-/// When there is no C compiler (`cc`).
+/// If there is no C compiler (`cc`).
 pub fn cpu_clock(folder: &Path) -> io::Result<PathBuf> {
     library(folder, "cpu_clock", include_str!("cpu_clock.c"))
 }
 
-/// The library that gives a program a wall clock which is moved while it runs: see `moved_clock.c`.
+/// The library that gives a program a wall clock that can be moved while it runs: see
+/// `moved_clock.c`.
 ///
 /// # Errors
-/// When there is no C compiler (`cc`).
+/// If there is no C compiler (`cc`).
 pub fn moved_clock(folder: &Path) -> io::Result<PathBuf> {
     library(folder, "moved_clock", include_str!("moved_clock.c"))
 }
 
-/// The environment variable that names the file that says what a [moved clock](moved_clock) shows.
+/// The environment variable with the file that controls a [moved clock](moved_clock).
 pub const MOVED: &str = "QUEUE_TEST_CLOCK";
 
-/// Moves the clock of programs that have this file.
+/// Moves the clock of programs with this file.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// If the file cannot be written.
 pub fn move_clock(file: &Path, by_ms: i64) -> io::Result<()> {
     set_clock(file, [by_ms, 0])
 }
 
-/// Lets the clock of programs that have this file stand still at this time, in milliseconds since 1970.
+/// Stops the clock of programs with this file at this time, in milliseconds since 1970.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// If the file cannot be written.
 pub fn freeze_clock(file: &Path, at_ms: i64) -> io::Result<()> {
     set_clock(file, [0, at_ms])
 }
 
 fn set_clock(file: &Path, numbers: [i64; 2]) -> io::Result<()> {
-    // Not cut to nothing first: the program has it mapped.
+    // The file is not truncated first, because the program has mapped it.
     let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(file)?;
     file.write_all(&numbers.map(i64::to_ne_bytes).concat())
 }
 
-/// Whether a server, by its `INFO server`, asks the system for the time, and not the processor, as
-/// Valkey does.
+/// Whether a server, by its `INFO server`, reads the time from the system. Valkey reads it from the
+/// processor.
 pub fn asks_for_the_time(info: &str) -> bool {
     info.lines().any(|line| line.starts_with("monotonic_clock:POSIX"))
 }
@@ -95,14 +96,13 @@ mod tests {
 
     const STOPPED: Duration = Duration::from_millis(200);
 
-    /// More than a second of work: this test has to find it under way.
+    /// More than a second of work, because the test must find it running.
     const WORK: &str = "local n = 0 for i = 1, 200000000 do n = n + i % 7 end return n";
 
-    /// Of an entry of the slow log: number, time, microseconds, words, and who.
+    /// An entry of the slow log: number, time, microseconds, words, and client.
     type SlowCommand = (u64, u64, u64, Vec<String>, String, String);
 
-    /// A server that takes a script for too slow looks for events in the middle of it, and its
-    /// clock is right again.
+    /// A server with a slow script processes events during the script, and then updates its clock.
     const PATIENT: [&str; 2] = ["--busy-reply-threshold", "60000"];
 
     #[test]

@@ -1,4 +1,4 @@
-//! Asks a worker's HTTP endpoint, as a probe or a Prometheus does.
+//! Requests to a worker's HTTP endpoint, like those of a probe or Prometheus.
 
 use std::net::SocketAddr;
 
@@ -10,20 +10,20 @@ use tokio::{
 use queue_conformance::patience::{patience, wait};
 pub use queue_conformance::port::free_address;
 
-/// The status line, the headers and the body of a path. Empty while nobody answers.
+/// The status line, the headers and the body of a path. Empty if there is no answer.
 pub async fn ask(address: SocketAddr, path: &str) -> String {
     let mut answer = Vec::new();
     let asked = async {
         let mut stream = TcpStream::connect(address).await?;
         stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes()).await?;
-        // What came before the connection broke is as good as nothing.
+        // An incomplete answer is discarded.
         stream.read_to_end(&mut answer).await
     };
     let _ = tokio::time::timeout(patience(), asked).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Waits until `/ready` has this code and says this.
+/// Waits until `/ready` has this code and contains this text.
 pub async fn until_ready(address: SocketAddr, code: u16, says: &str) {
     let code = format!("HTTP/1.1 {code} ");
     let ready = std::sync::Mutex::new(String::new());

@@ -1,4 +1,4 @@
-//! Child processes that do not outlive their test, however it ends.
+//! Child processes that end with their test, however it ends.
 
 use std::{
     path::Path,
@@ -11,33 +11,33 @@ use queue_conformance::patience::wait;
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    /// A shell that waits for the end of the pipe from us, and then kills the child. However a test
-    /// process ends, its pipes end with it.
+    /// A shell that waits until the pipe from this process closes, and then kills the child. Pipes
+    /// are closed however a test process ends.
     guard: Child,
 }
 
 impl Process {
-    /// Starts it.
+    /// Starts the process.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn start(command: &mut Command) -> Process {
         Process::guarded(command, "-KILL", &[])
     }
 
-    /// Starts it; should the test process die, this folder goes too.
+    /// Starts the process. If the test process ends, this folder is also removed.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub(crate) fn in_folder(command: &mut Command, folder: &Path) -> Process {
         Process::guarded(command, "-KILL", &[folder])
     }
 
-    /// The same for a server that has processes and memory of its own to take down: should the test
-    /// process die, the server gets this signal.
+    /// The same for a server with other processes and memory: if the test process ends, the server
+    /// gets this signal.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub(crate) fn ended_by(signal: &str, command: &mut Command, folder: &Path) -> Process {
         Process::guarded(command, signal, &[folder])
     }
@@ -48,7 +48,7 @@ impl Process {
         Process { child, guard }
     }
 
-    /// Its number.
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -83,22 +83,23 @@ impl Process {
         drop(self);
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child of ours can be asked for")
     }
 
-    /// SIGTERM; the exit code. None: a signal has ended it.
+    /// Sends SIGTERM and returns the exit code. `None` if a signal has ended it.
     ///
     /// # Panics
-    /// When it does not end in time.
+    /// If it does not end in time.
     pub async fn stop(mut self) -> Option<i32> {
         self.signal("-TERM");
         wait(format!("process {} to end after SIGTERM", self.id())).some(async || self.ended()).await.code()
     }
 }
 
-/// A shell that sends a signal to a process and removes folders when the pipe from us ends.
+/// A shell that sends a signal to a process and removes folders when the pipe from this process
+/// closes.
 pub(crate) fn guard(process: u32, signal: &str, folders: &[&Path]) -> Child {
     let script = "trap '' INT TERM; read -r _; kill \"$2\" \"$1\"; shift 2; rm -rf \"$@\"";
     let mut shell = Command::new("sh");
@@ -108,7 +109,8 @@ pub(crate) fn guard(process: u32, signal: &str, folders: &[&Path]) -> Child {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The guard first: it must not kill whoever gets the number of the child next.
+        // The guard is killed first: it must not kill another process that gets the id of the
+        // child.
         for child in [&mut self.guard, &mut self.child] {
             let _ = child.kill();
             let _ = child.wait();

@@ -1,4 +1,4 @@
-//! A TCP proxy between a program and its server, which can be told to do harm.
+//! A TCP proxy between a program and its server, which can inject faults.
 
 use std::{
     io::{Read, Write},
@@ -11,40 +11,39 @@ use std::{
     time::Duration,
 };
 
-/// What is done to the bytes.
+/// The fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Harm {
-    /// Everything passes.
+    /// All bytes pass.
     None = 0,
-    /// Requests pass, replies are swallowed: the peer looks alive. A connection that has lost a
+    /// Requests pass, and replies are swallowed: the peer looks alive. A connection that has lost a
     /// reply loses all later ones.
     SwallowReplies = 1,
-    /// Nothing passes in either direction: a black hole. A connection that it has swallowed bytes
-    /// of does not come back.
+    /// No bytes pass in either direction. A connection with swallowed bytes does not recover.
     BlackHole = 2,
-    /// Requests pass, then the connection is cut before the reply.
+    /// Requests pass, then the connection is closed before the reply.
     CutReplies = 3,
-    /// New connections are refused, old ones are cut.
+    /// New connections are refused, and existing ones are closed.
     Refuse = 4,
-    /// A request is swallowed and its connection cut: it never arrived.
+    /// A request is swallowed and its connection is closed, so it never arrives.
     CutRequests = 5,
-    /// Everything passes, [`LATENCY`] later.
+    /// All bytes pass [`LATENCY`] later.
     Slow = 6,
-    /// Nothing passes until the harm ends; then everything does, in order.
+    /// No bytes pass until the fault ends. Then all pass in order.
     Hold = 7,
-    /// Everything passes, a few bytes at a time.
+    /// All bytes pass, a few at a time.
     Drip = 8,
 }
 
-/// How much later bytes arrive on a slow line.
+/// The delay of bytes on a slow connection.
 pub const LATENCY: Duration = Duration::from_millis(150);
 
-/// Is shown every request before it passes.
+/// A function that gets every request before it passes.
 type Gate = Mutex<Box<dyn FnMut(&[u8]) + Send>>;
 
-/// A proxy on a port of its own. When it is dropped, it takes no further connections; those that it
-/// has go on.
+/// A proxy with its own port. When it is dropped, it accepts no further connections. Existing ones
+/// continue.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -58,15 +57,15 @@ impl Proxy {
     /// A proxy to a server of this machine.
     ///
     /// # Panics
-    /// When no port is free.
+    /// If no port is free.
     pub fn to(server: u16) -> Proxy {
         Proxy::with_gate(server, |_| ())
     }
 
-    /// A proxy that shows each request to `gate`, and lets it pass when that has returned.
+    /// A proxy that passes each request to `gate`, and forwards it when `gate` has returned.
     ///
     /// # Panics
-    /// When no port is free.
+    /// If no port is free.
     pub fn with_gate(server: u16, gate: impl FnMut(&[u8]) + Send + 'static) -> Proxy {
         let gate: Arc<Gate> = Arc::new(Mutex::new(Box::new(gate)));
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -100,22 +99,22 @@ impl Proxy {
         Proxy { port, server, harm, cut, ended }
     }
 
-    /// The URL through it.
+    /// The URL of the proxy.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// New connections go to another server, as behind a name that was given another address.
+    /// New connections are forwarded to another server, as after a change of a DNS record.
     pub fn lead_to(&self, server: u16) {
         self.server.store(server, Ordering::SeqCst);
     }
 
-    /// Changes what is done from now on.
+    /// Changes the fault from now on.
     pub fn set(&self, harm: Harm) {
         self.harm.store(harm as u8, Ordering::SeqCst);
     }
 
-    /// How many replies were swallowed or cut.
+    /// The number of replies that were swallowed or cut.
     pub fn harmed(&self) -> usize {
         self.cut.load(Ordering::SeqCst)
     }
@@ -124,15 +123,15 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::SeqCst);
-        // Whoever waits for a connection gets one, and looks.
+        // Wakes the thread that accepts connections, so that it ends.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
 
 fn pump(mut from: TcpStream, mut to: TcpStream, harm: &AtomicU8, replies: bool, harmed: Option<&AtomicUsize>, gate: Option<&Gate>) {
     let mut buffer = [0; 64 * 1024];
-    // A connection that has lost bytes carries none any more: what came later could be taken for
-    // what is missing.
+    // A connection that has lost bytes carries no more. Later bytes could be taken for the lost
+    // ones.
     let mut torn = false;
     loop {
         let now = harm.load(Ordering::SeqCst);

@@ -1,5 +1,5 @@
-//! A broker whose calls are made by four users, each of whom may do no more than its access-control
-//! file allows.
+//! A broker whose calls are made by four users, with only the permissions in their access-control
+//! files.
 
 use std::{
     fmt,
@@ -22,7 +22,7 @@ use crate::{
     storages,
 };
 
-/// Who there is: the names of the files in `docs/acl`, and their lines.
+/// The users: the names of the files in `docs/acl`, and their lines.
 const FILES: [(&str, &str); 4] = [
     ("producer", include_str!("../../docs/acl/producer.acl")),
     ("worker", include_str!("../../docs/acl/worker.acl")),
@@ -30,10 +30,10 @@ const FILES: [(&str, &str); 4] = [
     ("dashboard", include_str!("../../docs/acl/dashboard.acl")),
 ];
 
-/// Lets the four users in, for namespaces that begin with this.
+/// Creates the four users, for namespaces with this prefix.
 ///
 /// # Panics
-/// When the server does not take a file.
+/// If the server rejects a file.
 pub fn admit(server: &Server, namespace: &str) {
     for (role, line) in FILES {
         let line = line.replace("~queue:", &format!("~{namespace}*:")).replace("&queue:", &format!("&{namespace}*:"));
@@ -45,12 +45,12 @@ pub fn admit(server: &Server, namespace: &str) {
     }
 }
 
-/// The URL of one of them.
+/// The URL of one user.
 pub fn url(server: &Server, role: &str) -> String {
     server.url().replace("redis://", &format!("redis://queue-{role}:change-me@"))
 }
 
-/// Four connections, of which each call takes the one of whoever makes such calls.
+/// Four connections. Each call uses the connection of the user that makes such calls.
 pub struct RolesBroker {
     producer: Arc<RedisBroker>,
     worker: Arc<RedisBroker>,
@@ -59,10 +59,10 @@ pub struct RolesBroker {
 }
 
 impl RolesBroker {
-    /// Connects all four.
+    /// Connects all four users.
     ///
     /// # Panics
-    /// When a URL cannot be used.
+    /// If a URL cannot be used.
     pub async fn connect(server: &Server, namespace: &str) -> DynBroker {
         let connect = async |role| {
             let url = format!("{}?namespace={namespace}", url(server, role));
@@ -83,7 +83,8 @@ impl fmt::Debug for RolesBroker {
     }
 }
 
-/// A verb is called by the one with the fewest rights who calls it, except for the verbs below.
+/// A call is made by the user with the fewest rights that makes such calls, except for the calls
+/// below.
 impl Wrapper for RolesBroker {
     fn inner(&self) -> &dyn Broker {
         &*self.worker
@@ -113,8 +114,8 @@ impl Wrapper for RolesBroker {
         }
     }
 
-    /// The dashboard searches, and previews operations; an admin who runs one, and a worker that
-    /// goes on with it, meet the jobs that move.
+    /// The dashboard searches and previews operations. An admin that runs one, or a worker that
+    /// continues it, also finds moved jobs.
     async fn scan(&self, request: &Scan) -> Result<Scanned> {
         let broker = match (request.includes_moved, &request.after) {
             (false, _) | (true, None) => &self.dashboard,
@@ -124,7 +125,7 @@ impl Wrapper for RolesBroker {
         broker.scan(request).await
     }
 
-    /// Both take steps: who has started it, and a worker that goes on with it.
+    /// Both take steps: the user that has started it, and a worker that continues it.
     async fn operate(&self, request: &Operate) -> Result<Operated> {
         let broker = match &request.deed {
             OperationDeed::Step(step) if step.step % 2 == 1 => &self.worker,
@@ -135,13 +136,13 @@ impl Wrapper for RolesBroker {
     }
 
     async fn audit(&self, queue: &str, how: Audit) -> Result<Vec<Damage>> {
-        // The janitor's and the doctor's.
+        // Audits of the janitor and of `doctor`.
         let broker = if how.thorough { &self.admin } else { &self.worker };
         broker.audit(queue, how).await
     }
 }
 
-/// The storage of the conformance suite: a server that lets nobody else in.
+/// The storage of the conformance suite: a server without other users.
 #[derive(Debug)]
 pub struct Roles {
     server: &'static Server,
@@ -149,7 +150,7 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// A namespace that nobody else uses, on a server shared by all cases.
+    /// A unique namespace on a server that all cases share.
     pub fn new(kind: Kind) -> Self {
         static REDIS: OnceLock<Server> = OnceLock::new();
         static VALKEY: OnceLock<Server> = OnceLock::new();

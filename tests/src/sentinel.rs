@@ -1,5 +1,4 @@
-//! Three sentinels that watch over a master and its replica: real processes, which end with the
-//! test.
+//! Three sentinels that watch a master and its replica: real processes, which end with the test.
 
 use std::{
     collections::HashMap,
@@ -15,10 +14,11 @@ use queue_conformance::patience::{Wait, wait};
 
 use crate::server::{Kind, Server};
 
-/// The name under which the sentinels know the servers.
+/// The service name of the servers at the sentinels.
 pub const SERVICE: &str = "jobs";
 
-/// Sentinels and their servers. One of the servers is the master, the other its replica, by turns.
+/// Sentinels and their servers. One of the servers is the master, and the other one is its replica.
+/// They change roles at a failover.
 #[derive(Debug)]
 pub struct Sentinels {
     kind: Kind,
@@ -27,17 +27,17 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// Starts two servers that keep nothing on disk, and sentinels that hold a server for dead
-    /// after this time.
+    /// Starts two servers without persistence, and sentinels that consider a server down after this
+    /// time.
     pub fn start(kind: Kind, down_after: Duration) -> Sentinels {
         Sentinels::with(kind, down_after, &["--appendonly", "no"])
     }
 
-    /// Starts servers with further options. Ready are they when every sentinel knows the others and
+    /// Starts servers with further options. They are ready when every sentinel knows the others and
     /// a replica in sync.
     ///
     /// # Panics
-    /// When they do not find each other in time.
+    /// If they are not ready in time.
     pub fn with(kind: Kind, down_after: Duration, options: &[&str]) -> Sentinels {
         Sentinels::of(kind, down_after, options, Server::with)
     }
@@ -45,7 +45,7 @@ impl Sentinels {
     /// The same with servers whose clocks can be [moved](Server::move_clock).
     ///
     /// # Panics
-    /// When they do not find each other in time, or there is no C compiler.
+    /// If they are not ready in time, or there is no C compiler.
     pub fn with_own_clocks(kind: Kind, down_after: Duration) -> Sentinels {
         Sentinels::of(kind, down_after, &["--appendonly", "no"], Server::with_own_clock)
     }
@@ -69,7 +69,7 @@ impl Sentinels {
         all
     }
 
-    /// Where a broker finds them.
+    /// The URL for a broker.
     pub fn url(&self) -> String {
         let addresses: Vec<String> = self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port())).collect();
         format!("redis+sentinel://{}/{SERVICE}", addresses.join(","))
@@ -98,8 +98,8 @@ impl Sentinels {
         1 - self.master()
     }
 
-    /// Has a sentinel fail over while the master is well. The old master takes writes until the
-    /// sentinels make it a replica, about ten seconds later: whoever writes there writes in vain.
+    /// A failover by a sentinel while the master is healthy. The old master accepts writes until
+    /// the sentinels make it a replica, about ten seconds later. Those writes are lost.
     pub fn fail_over(&self) -> Promotion {
         self.promote(self.replica(), &[])
     }

@@ -22,8 +22,8 @@ const CHUNK: usize = 10_000;
 /// this crate, and not with ours.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
-/// The whole of a contender's program: carries out the command of its arguments. It ends the
-/// process: what a worker still has on other threads is not waited for.
+/// The entry point of a contender's program: runs the command in its arguments. It ends the process
+/// without waiting for other threads of a worker.
 pub async fn main<C: Contender>() -> ! {
     let done = run::<C>(&std::env::args().skip(1).collect::<Vec<_>>()).await;
     if let Err(error) = &done {
@@ -32,8 +32,8 @@ pub async fn main<C: Contender>() -> ! {
     std::process::exit(i32::from(done.is_err()))
 }
 
-/// Carries out one command, and prints what it gives: the arguments are the URL, the command and
-/// its own arguments.
+/// Runs one command, and prints its result. The arguments are the URL, the command and the
+/// arguments of the command.
 pub async fn run<C: Contender>(arguments: &[String]) -> Result<(), Error> {
     println!("{}", command::<C>(arguments).await?);
     Ok(())
@@ -107,7 +107,7 @@ async fn enqueue<C: Contender>(contender: &C, mut payloads: Vec<String>, produce
     Ok(json!({ "seconds": begun.elapsed().as_secs_f64() }))
 }
 
-/// A worker of this process, which ends with it. The first jobs to wait for are `wanted` many.
+/// A worker in this process, which ends with it. `wanted` is the number of jobs to wait for first.
 fn start<C: Contender>(contender: &C, concurrency: usize, wanted: usize) -> Arc<Jobs> {
     let (contender, jobs) = (contender.clone(), Arc::new(Jobs::default()));
     jobs.want(wanted);
@@ -124,7 +124,7 @@ async fn drain<C: Contender>(contender: C, n: usize, concurrency: usize) -> Resu
     let jobs = start(&contender, concurrency, n);
     jobs.all(LONGEST_WAIT).await?;
     let seconds = begun.elapsed().as_secs_f64();
-    // The last ones are acknowledged, for those who count what the server did.
+    // The last jobs are acknowledged, so that all work of the server is counted.
     tokio::time::sleep(Duration::from_millis(300)).await;
     Ok(json!({ "seconds": seconds }))
 }
@@ -146,8 +146,8 @@ async fn latency<C: Contender>(contender: C, time: Duration) -> Result<Value, Er
         } else {
             millis.push(ms);
         }
-        // Of random length, and up to twice as long as it took: a contender that polls is not met
-        // in step with its polls.
+        // The pause has a random length of up to twice the measured time, so that it is not in step
+        // with the polls of a contender.
         pause_ms = f64::max(4.0, (pause_ms + 2.0 * ms) / 2.0);
         tokio::time::sleep(Duration::from_secs_f64(fastrand::f64() * pause_ms / 1e3)).await;
     }

@@ -15,10 +15,10 @@ use tokio::sync::Notify;
 
 use crate::Error;
 
-/// How long a job that writes down when it starts and ends takes.
+/// The duration of a job that records its start and end.
 const MARKED: Duration = Duration::from_millis(10);
 
-/// The handler of every job. What it does is told by the first letter of the payload.
+/// The handler of every job. The first letter of the payload selects its action.
 #[derive(Debug, Default)]
 pub struct Jobs {
     seen: AtomicUsize,
@@ -27,7 +27,7 @@ pub struct Jobs {
     latest: Mutex<Option<Instant>>,
     lateness_us: Mutex<Vec<f64>>,
     file: Option<Mutex<File>>,
-    /// Why the worker runs no more.
+    /// The reason why the worker no longer runs.
     failure: Mutex<Option<String>>,
 }
 
@@ -56,7 +56,7 @@ impl Jobs {
         }
     }
 
-    /// Before the jobs that are to be waited for are enqueued or worked on.
+    /// Sets the number of jobs to wait for, before they are enqueued or started.
     pub fn want(&self, n: usize) {
         self.seen.store(0, Ordering::Relaxed);
         self.wanted.store(n, Ordering::Relaxed);
@@ -74,23 +74,23 @@ impl Jobs {
         }
     }
 
-    /// Ends all waiting: the worker runs no more.
+    /// Ends all waits, because the worker no longer runs.
     pub(crate) fn fail(&self, failure: String) {
         *self.failure.lock().expect("no holder panics") = Some(failure);
         self.all.notify_one();
     }
 
-    /// When the latest job that notes its start did so.
+    /// The time of the latest start that was recorded.
     pub(crate) fn latest(&self) -> Option<Instant> {
         self.latest.lock().expect("no holder panics").take()
     }
 
-    /// How late jobs with a due time were, in milliseconds, since the last call.
+    /// The lateness of jobs with a due time, in milliseconds, since the last call.
     pub(crate) fn lateness_ms(&self) -> Vec<f64> {
         std::mem::take(&mut *self.lateness_us.lock().expect("no holder panics")).into_iter().map(|us| us / 1e3).collect()
     }
 
-    /// One line in one write: a kill leaves it whole or out.
+    /// Writes one line in one write. A kill leaves it complete or absent.
     fn mark(&self, phase: &str, number: u64) {
         if let Some(file) = &self.file {
             let line = format!("{phase} {number} {}\n", now_us());
@@ -99,7 +99,7 @@ impl Jobs {
     }
 }
 
-/// A payload that does nothing: 100 bytes, as our own encoding writes it.
+/// A payload without an action: 100 bytes in our encoding.
 pub(crate) fn noop() -> String {
     "x".repeat(95)
 }

@@ -13,14 +13,14 @@ use crate::{
     server::Server,
 };
 
-/// Measures a contestant at a URL; the server is there where it is one.
+/// Measures a contestant at a URL, with its server if there is one.
 type Measurement = for<'a> fn(Arc<Contestant>, String, Option<&'a Server>) -> BoxFuture<'a, Readings>;
 
-/// A figure of a contestant, if it can be taken of it.
+/// A figure of a contestant, if the contestant supports it.
 type Kind = fn(&Arc<Contestant>) -> Option<Figure>;
 
-/// Every figure of these, those of one kind together: so all are taken within minutes of each
-/// other. The names are those of our own figures where they mean the same.
+/// All figures of these, grouped by kind, so that those of one kind are taken within minutes.
+/// Figures with the same meaning as our own have the same names.
 pub(crate) fn figures(contestants: &[Contestant]) -> Vec<Figure> {
     let contestants: Vec<Arc<Contestant>> = contestants.iter().cloned().map(Arc::new).collect();
     let kinds: [Kind; 9] = [process, process_c64, enqueue_c50, enqueue_all, memory, server_us, latency, lateness, death];
@@ -63,7 +63,7 @@ fn memory(contestant: &Arc<Contestant>) -> Option<Figure> {
             let Some(server) = server else { return Ok(Vec::new()) };
             let before = server.info("memory", "used_memory")?;
             contestant.fill(&url).await?;
-            // While a hash table grows, both its tables are there.
+            // While a hash table grows, both of its tables exist.
             tokio::time::sleep(Duration::from_secs(2)).await;
             let each = (server.info("memory", "used_memory")? - before) / contestant.n_jobs() as f64;
             Ok(vec![Reading::new("", each - 100.0, "bytes")])
@@ -161,7 +161,7 @@ async fn drain_filled(contestant: &Contestant, url: &str, concurrency: usize) ->
 }
 
 impl Contestant {
-    /// How many jobs a backlog has, and a run of enqueues.
+    /// The number of jobs in a backlog, and in a run of enqueues.
     fn n_jobs(&self) -> usize {
         let n = match self.store {
             Store::Redis => 100_000,
@@ -174,7 +174,7 @@ impl Contestant {
         self.ask(url, &["fill", &self.n_jobs().to_string()]).await
     }
 
-    /// Jobs per second; on Redis, beside raw.
+    /// Jobs per second. On Redis, also relative to raw Redis.
     fn rate(&self, answer: &Value) -> Result<Reading, Error> {
         let value = self.n_jobs() as f64 / number(answer, "seconds")?;
         Ok(if self.store == Store::Redis { Reading::rate(value) } else { Reading::new("", value, "jobs/s") })

@@ -1,4 +1,4 @@
-//! What a contestant loses or does twice when a worker is killed.
+//! Jobs that a contestant loses or runs twice when a worker is killed.
 
 use std::{
     collections::HashMap,
@@ -70,7 +70,7 @@ fn ended(runs: &HashMap<u64, Runs>) -> usize {
     runs.values().filter(|runs| runs.ends > 0).count()
 }
 
-/// What the workers have written down. The last line of one that was killed may be torn.
+/// The marks of the workers. The last line of a killed worker may be torn.
 fn marks(files: &[impl AsRef<Path>]) -> Result<HashMap<u64, Runs>, Error> {
     let mut jobs: HashMap<u64, Runs> = HashMap::new();
     for file in files {

@@ -1,9 +1,9 @@
-//! What is measured side by side: our queue, the designs that it grew out of, and other projects'
+//! The comparison of our queue with the designs from which it evolved, and with other projects'
 //! queues.
 //!
-//! Each is a program that carries out the same commands ([`queue_contender`]) in processes of its
-//! own, on a server of its own: none sees the connections, the caches or the leftovers of another.
-//! The designs and our queue are parts of this program; the others are packages of their own in
+//! Each is a program that runs the same commands ([`queue_contender`]) in separate processes, on a
+//! separate server. None is affected by the connections, the caches or the data of another. The
+//! designs and our queue are parts of this program. The others are separate packages in
 //! `bench/peers`, which `cargo xtask bench peers` builds.
 
 mod figures;
@@ -43,11 +43,11 @@ const PEERS: [(&str, Store); 8] = [
     ("river-postgres", Store::Postgres),
 ];
 
-/// The part of a child of this program that carries out commands.
+/// The role of a child of this program that runs commands.
 pub(crate) const PART: &str = "contender";
 
-/// The figures of a group, `designs` or `peers`, beside ours. Further names leave out those that
-/// none of them names, be it by contestant or by figure; ours in the same stores stay.
+/// The figures of a group, `designs` or `peers`, together with ours. Further names select
+/// contestants or figures. Our figures in the same stores are always included.
 pub(crate) async fn chosen(group: &str, names: &[String], peers: &[String]) -> Result<Vec<Figure>, Error> {
     let mut contestants = vec![Contestant::own(OURS).await?];
     if group == "designs" {
@@ -86,7 +86,7 @@ pub(crate) async fn chosen(group: &str, names: &[String], peers: &[String]) -> R
     Ok(figures)
 }
 
-/// One of those that are measured.
+/// A contestant.
 #[derive(Clone, Debug)]
 pub(crate) struct Contestant {
     pub(crate) name: &'static str,
@@ -94,11 +94,11 @@ pub(crate) struct Contestant {
     pub(crate) about: About,
     program: PathBuf,
     arguments: Vec<OsString>,
-    /// The URL of the broker, where a database is the store.
+    /// The URL of the broker, if a database is the store.
     broker: Option<String>,
 }
 
-/// What a contestant keeps its jobs in.
+/// The store of a contestant's jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Store {
     Redis,
@@ -106,7 +106,7 @@ pub(crate) enum Store {
     Postgres,
 }
 
-/// What it says of itself.
+/// The description of a contestant.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct About {
     pub(crate) versions: String,
@@ -143,7 +143,7 @@ impl Contestant {
         Ok(contestant)
     }
 
-    /// Lets a process carry out a command, and gives what it answers.
+    /// Runs a command in a process, and returns its answer.
     async fn ask(&self, url: &str, words: &[&str]) -> Result<Value, Error> {
         let command = words.join(" ");
         let output = self.process(url, words).stdout(Stdio::piped()).stderr(Stdio::piped()).output();
@@ -174,7 +174,7 @@ impl Contestant {
     }
 }
 
-/// Plays the part of a contestant, in the process that was started for it.
+/// Runs the role of a contestant, in the process that was started for it.
 pub(crate) async fn play(arguments: &[String]) -> Result<(), Error> {
     match arguments.split_first() {
         Some((name, rest)) if name == OURS => queue_contender::run::<Ours>(rest).await,

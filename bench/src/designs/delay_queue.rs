@@ -1,8 +1,8 @@
-//! A delay queue that every consumer looks at once a second.
+//! A delay queue that every consumer polls once a second.
 //!
-//! Every step is atomic, and any order of steps leaves the queue correct; so any number of
-//! consumers do them without locks. Enqueueing is three calls that are not. A message is gone with
-//! its TTL, even while it waits, or when its retries are used up.
+//! Every step is atomic, and any order of steps leaves the queue correct. Any number of consumers
+//! can therefore run them without locks. An enqueue is three calls, which are not atomic together.
+//! A message is lost when its TTL expires, even while it waits, or when its retries are used up.
 
 use std::{
     sync::{Arc, LazyLock},
@@ -80,8 +80,8 @@ impl Contender for DelayQueue {
 }
 
 impl DelayQueue {
-    /// Takes one message after the other, in as many tasks as jobs may run at once, until there is
-    /// none.
+    /// Handles one message after the other, in as many tasks as jobs may run at once, until there
+    /// are none.
     async fn handle_all(&self, list: &'static str, concurrency: usize, jobs: &Arc<Jobs>) -> Result<(), Error> {
         let consumers = (0..concurrency).map(|_| tokio::spawn(handle(self.0.clone(), list, jobs.clone())));
         for ended in try_join_all(consumers).await? {
@@ -90,7 +90,7 @@ impl DelayQueue {
         Ok(())
     }
 
-    /// Deletes what has no retries left.
+    /// Deletes messages without retries.
     async fn collect_garbage(&self) -> Result<(), Error> {
         let mut connection = self.0.clone();
         let ids: Vec<String> = connection.smembers(GARBAGE).await?;
@@ -125,7 +125,7 @@ async fn handle(mut connection: MultiplexedConnection, list: &str, jobs: Arc<Job
         let Some(id) = id else { return Ok(()) };
         let key = message_key(&id);
         let payload: Option<String> = connection.get(&key).await?;
-        // A message whose TTL is over is as good as handled.
+        // A message whose TTL has expired counts as handled.
         if let Some(payload) = payload {
             jobs.run(&payload).await;
         }

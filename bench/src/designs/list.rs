@@ -1,8 +1,8 @@
 //! A list with an acknowledging pop: two scripts.
 //!
-//! A pop also gives back at most one message whose time is over. A late acknowledgement removes the
-//! entry of the next holder, redeliveries are not counted, and workers are not notified of new
-//! messages.
+//! A pop also returns at most one message whose time is over to the list. A late acknowledgement
+//! removes the entry of the next holder, redeliveries are not counted, and workers are not notified
+//! of new messages.
 
 use std::sync::{Arc, LazyLock};
 

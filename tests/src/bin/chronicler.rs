@@ -1,8 +1,9 @@
-//! A process for tests that kill it or its servers: a worker, or, called with `enqueue`, a
-//! producer.
+//! A process for tests that kill it or its servers: a worker, or a producer if it is called with
+//! `enqueue`.
 //!
-//! `JOURNAL` names the file it writes to, `QUEUES` the queues, `LEASE_MS` a worker's lease, `FIRST`
-//! the number of a producer's first job, `REPLICAS` how many replicas it wants to have its jobs.
+//! `JOURNAL` names its journal, `QUEUES` the queues, and `LEASE_MS` a worker's lease. `FIRST` is
+//! the number of a producer's first job, and `REPLICAS` the number of replicas that must have its
+//! jobs.
 
 use std::{
     path::Path,
@@ -20,11 +21,12 @@ use queue_tests::chronicle::{Journal, record};
 use queue_worker::Worker;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// At least so many enqueues at a time, and the rest after each: some two hundred jobs a second.
+/// The minimum number of concurrent enqueues, and the pause after each: about two hundred jobs per
+/// second.
 const ENQUEUES: u32 = 4;
 const REST: Duration = Duration::from_millis(20);
 
-/// How long a job takes, in milliseconds.
+/// The duration of a job, in milliseconds.
 const WORK_MS: u64 = 5;
 
 #[tokio::main]
@@ -66,7 +68,7 @@ async fn work() -> Outcome<bool> {
     Ok(stopped.is_clean())
 }
 
-/// Enqueues one job after the other, several at a time, until SIGTERM; what is on its way then is
+/// Enqueues one job after the other, several at a time, until SIGTERM. Pending enqueues are then
 /// settled.
 async fn produce() -> Outcome<()> {
     let (client, journal, queues) = (Client::from_env().await?, journal()?, queues());
@@ -75,7 +77,7 @@ async fn produce() -> Outcome<()> {
         client = client.with_replicas(replicas.parse()?);
     }
     let first: u32 = std::env::var("FIRST")?.parse()?;
-    // Each loop keeps to one queue: one that cannot be reached is no matter of the others.
+    // Each loop uses one queue, so that an unreachable queue does not affect the others.
     let n_queues = u32::try_from(queues.len())?;
     let loops = ENQUEUES.next_multiple_of(n_queues);
     let stop = Arc::new(AtomicBool::new(false));
@@ -98,7 +100,7 @@ async fn produce() -> Outcome<()> {
     Ok(())
 }
 
-/// Enqueues a job, and asks until the answer is known.
+/// Enqueues a job, and retries until the answer is known.
 async fn enqueue(client: &Client, number: u32, queue: &str) -> &'static str {
     let mut pending = match record::job(number, WORK_MS).queue(queue).enqueue(client).await {
         Err(Error::Unknown(pending)) => pending,

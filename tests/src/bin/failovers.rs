@@ -1,9 +1,8 @@
-//! Measures failovers: from the promotion of the new master to the first job that starts, and what
-//! is lost and done again.
+//! Measures failovers: the time from the promotion of the new master to the first job that starts,
+//! and the lost and repeated jobs.
 //!
-//! `failovers [N] [redis|valkey]`: N failovers of each sort, 20 if nothing is said. Producers and
-//! workers are the processes of the tests; what they do is judged from their journal after every
-//! failover.
+//! `failovers [N] [redis|valkey]`: N failovers of each sort, 20 by default. Producers and workers
+//! are the processes of the tests. Their journal is checked after every failover.
 
 use std::{
     path::PathBuf,
@@ -18,7 +17,7 @@ use queue_tests::{
     server::Kind,
 };
 
-/// How long a server is silent before the others take it for dead.
+/// The time without an answer after which a server is considered down.
 const DOWN_AFTER: Duration = Duration::from_millis(1500);
 
 const QUEUE: &str = "chronicle";
@@ -41,7 +40,7 @@ async fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// It lies beside this program.
+/// The program is in the folder of this one.
 fn chronicler() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?.with_file_name("chronicler");
     program.exists().then_some(program)
@@ -99,14 +98,14 @@ async fn cluster(kind: Kind, n: usize, program: &PathBuf) {
     moves.print(kind, "a cluster", "reshard");
 }
 
-/// A fleet that has been at work for a second.
+/// A fleet that has worked for a second.
 async fn start(program: &PathBuf, url: &str) -> Fleet {
     let fleet = Fleet::start(program, url, &[QUEUE]).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     fleet
 }
 
-/// Of one sort of failover.
+/// The figures of one sort of failover.
 #[derive(Default)]
 struct Figures {
     first_starts: Vec<Duration>,

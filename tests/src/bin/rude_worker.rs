@@ -1,5 +1,5 @@
-//! A worker binary whose handlers do what they should not, for the tests of how a process ends and
-//! of what blocks.
+//! A worker binary with badly behaved handlers, for the tests of the end of a process and of
+//! blocked threads.
 
 use std::{process::ExitCode, thread, time::Duration};
 
@@ -9,7 +9,7 @@ use tokio::runtime::Builder;
 /// Longer than any test.
 const EVER: Duration = Duration::from_secs(600);
 
-/// Blocks a thread of its own.
+/// Blocks a separate thread.
 #[task(queue = "rude", blocking)]
 fn block_a_thread() {
     println!("blocked");
@@ -23,35 +23,35 @@ async fn block_the_runtime() {
     thread::sleep(EVER);
 }
 
-/// Nobody subscribes to it here.
+/// This program has no subscription to it.
 #[derive(Event)]
 #[event(topic = "paid")]
 struct OrderPaid {
     order: u64,
 }
 
-/// Is dropped at its first `await`, and leaves a thread of the runtime behind.
+/// It is dropped at its first `await`, and leaves a blocked thread of the runtime.
 #[task(queue = "rude")]
 async fn leave_a_thread() {
     println!("blocked");
     let _ = tokio::task::spawn_blocking(|| thread::sleep(EVER)).await;
 }
 
-/// Ends when it is told to, and not before.
+/// Ends only when it is cancelled.
 #[task(queue = "polite")]
 async fn obey(ctx: JobContext) -> Outcome {
     println!("waiting");
     Outcome::Stopped(ctx.cancelled().await)
 }
 
-/// Logs more than a pipe takes, and goes on until there is a file.
+/// Logs more than a pipe can hold, and continues until a file exists.
 #[task(queue = "talkative")]
 async fn talk(until: String) {
     println!("talking");
     for number in 0..20_000 {
         tracing::info!(number, "a line of the log that nobody reads, and that is as long as such lines often are");
     }
-    // The hook of the standard library would write to standard error itself, and wait there.
+    // The hook of the standard library would write to standard error directly, and block there.
     let _ = std::panic::catch_unwind(|| panic!("a panic that nobody reads"));
     println!("talked");
     while !std::path::Path::new(&until).exists() {
@@ -59,7 +59,7 @@ async fn talk(until: String) {
     }
 }
 
-/// With `THREADS=0` the runtime has the thread of `main` alone.
+/// With `THREADS=0`, the runtime has only the thread of `main`.
 fn main() -> ExitCode {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let mut builder = match number("THREADS") {

@@ -8,7 +8,7 @@ struct Shop {
     name: String,
 }
 
-/// Greets, and keeps what it said.
+/// Greets, and returns the text as its result.
 #[task(queue = "greetings", retention = "1h", timeout = "30s")]
 async fn greet(name: String, times: Option<u32>, shop: Data<Shop>, ctx: JobContext) -> Result<String, String> {
     ctx.log(format!("looks for {name}"));
@@ -20,13 +20,13 @@ async fn greet(name: String, times: Option<u32>, shop: Data<Shop>, ctx: JobConte
     Ok(vec![format!("{} greets {name}", shop.name); times.unwrap_or(1) as usize].join(", "))
 }
 
-/// Fails for good at once.
+/// Fails permanently at once.
 #[task(queue = "orders", max_attempts = 1)]
 async fn close_order(order_id: u64) -> Result<(), String> {
     Err(format!("order {order_id} is\x1b[31m lost"))
 }
 
-/// Says that it runs, and goes on for long.
+/// Prints that it runs, and then runs for a long time.
 #[task(queue = "slow")]
 async fn wait_long() {
     println!("waiting");
@@ -36,7 +36,7 @@ async fn wait_long() {
 #[tokio::main]
 async fn main() -> ExitCode {
     queue_worker::run(async |worker| {
-        // Only `work` may come here.
+        // Only `work` calls this.
         let name = std::env::var("SHOP_NAME").map_err(|_| "SHOP_NAME is not set")?;
         Ok(worker.data(Shop { name }))
     })

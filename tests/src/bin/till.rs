@@ -6,8 +6,8 @@
 //! how many orders there shall be, `STEP_MS` the longest pause between two steps, `AT_ONCE` the
 //! orders of a transaction (1), `CONCURRENCY` that of the worker (8).
 //!
-//! With `STOP_AT`, the process stops when it reaches that step for the first time: it creates the
-//! file `STOP_FILE`, and goes on when the file is gone.
+//! With `STOP_AT`, the process stops when it reaches that step for the first time. It creates the
+//! file `STOP_FILE`, and continues when the file is removed.
 //!
 //! | part | steps |
 //! |---|---|
@@ -40,7 +40,7 @@ type Fault = Box<dyn std::error::Error + Send + Sync>;
 struct Shop {
     database: String,
     step: Duration,
-    /// Connections that nobody uses.
+    /// Idle connections.
     clients: Mutex<Vec<tokio_postgres::Client>>,
     connections: Mutex<Vec<Connection>>,
 }
@@ -50,8 +50,8 @@ fn number(variable: &str, otherwise: u32) -> Result<u32, Fault> {
     Ok(std::env::var(variable).ok().map(|text| text.parse()).transpose()?.unwrap_or(otherwise))
 }
 
-/// The file that says that this process stops at this step. It is there until the process may go
-/// on.
+/// The file that shows that this process has stopped at this step. The process continues when the
+/// file is removed.
 fn stops(step: &str) -> Option<PathBuf> {
     static STOPPED: AtomicBool = AtomicBool::new(false);
     let here = std::env::var("STOP_AT").is_ok_and(|at| at == step) && !STOPPED.swap(true, Ordering::SeqCst);
@@ -76,7 +76,7 @@ fn reaches_blocking(step: &str) {
     }
 }
 
-/// A broker whose caller stops before and after it is called.
+/// A broker whose caller stops before and after each call.
 #[derive(Debug)]
 struct Stepped {
     inner: DynBroker,
@@ -116,7 +116,7 @@ impl Shop {
         Ok(Shop { database: std::env::var("DATABASE")?, step, clients: Mutex::default(), connections: Mutex::default() })
     }
 
-    /// A connection: one that nobody uses, or a new one.
+    /// An idle connection, or a new one.
     async fn client(&self) -> Result<tokio_postgres::Client, Fault> {
         let free = self.clients.lock().unwrap_or_else(PoisonError::into_inner).pop();
         match free.filter(|client| !client.is_closed()) {
@@ -144,7 +144,7 @@ impl Shop {
         Ok(connection)
     }
 
-    /// Time for a kill between two steps.
+    /// A pause in which the process may be killed between two steps.
     fn pause(&self) -> Duration {
         self.step.mul_f64(fastrand::f64())
     }
@@ -152,7 +152,7 @@ impl Shop {
 
 const FOUND: &str = "SELECT count(*) FROM effects WHERE n = $1";
 const EFFECT: &str = "INSERT INTO effects (n) VALUES ($1)";
-/// In a transaction of its own: a run has begun.
+/// In a separate transaction: a run has begun.
 const RUN: &str = "INSERT INTO runs (n) VALUES ($1)";
 
 /// Whether this is the first of two rounds.
@@ -248,7 +248,7 @@ async fn order(shop: &Shop, orders: i64, at_once: u32) -> Result<(), Fault> {
         tx.commit()?;
         stored += i64::from(at_once);
         reaches_blocking("committed");
-        // Others write, too.
+        // Other processes also write.
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! apalis on Redis. See [`queue_contender`] for what it is asked to do.
+//! apalis on Redis. See [`queue_contender`] for its commands.
 
 use std::{
     sync::Arc,
@@ -40,7 +40,7 @@ impl Contender for Apalis {
     }
 
     async fn enqueue_all(&self, payloads: Vec<String>) -> Result<(), Error> {
-        // One script takes them all, and takes no more than some 1,000: Lua's stack is the bound.
+        // One script stores all of them. It can take about 1,000 at most because of Lua's stack.
         for chunk in payloads.chunks(500) {
             self.0.clone().push_bulk(chunk.to_vec()).await?;
         }
@@ -49,8 +49,8 @@ impl Contender for Apalis {
 
     async fn work(&self, concurrency: usize, jobs: Arc<Jobs>) -> Result<(), Error> {
         let storage = self.0.clone().with_config(config().batch_size(concurrency));
-        // A thread of its own polls the worker, as the compiler does not see that its future may
-        // move between threads.
+        // A separate thread polls the worker, because the compiler cannot prove that its future is
+        // `Send`.
         let (runtime, interval) = (Handle::current(), tokio::time::interval(Duration::from_millis(5)));
         tokio::task::spawn_blocking(move || {
             let worker = WorkerBuilder::new(format!("bench-{}", std::process::id()))
@@ -70,8 +70,8 @@ fn config() -> Config {
     Config::default().queue("bench").lock_tasks(false).emit_events(false)
 }
 
-/// Polls every few milliseconds. The strategy that comes with it for that can miss its own timer,
-/// and sleeps then.
+/// Polls every few milliseconds. The built-in strategy for that can miss its own timer, and then
+/// sleeps.
 struct Ticks(Interval);
 
 impl PollStrategy for Ticks {

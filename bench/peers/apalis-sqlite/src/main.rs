@@ -1,4 +1,4 @@
-//! apalis on SQLite. See [`queue_contender`] for what it is asked to do.
+//! apalis on SQLite. See [`queue_contender`] for its commands.
 
 use std::{
     sync::Arc,
@@ -25,7 +25,7 @@ impl Contender for Apalis {
 
     async fn connect(url: &str) -> Result<Self, Error> {
         let file = url.strip_prefix("sqlite://").ok_or("not a URL of SQLite")?;
-        // Its pragmas are for the connection that they are sent on: there is one.
+        // Its pragmas apply only to the connection that executes them, so there is one connection.
         let options = SqliteConnectOptions::new().filename(file).create_if_missing(true);
         let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await?;
         SqliteStorage::setup(&pool).await?;
@@ -50,8 +50,8 @@ impl Contender for Apalis {
 
     async fn work(&self, concurrency: usize, jobs: Arc<Jobs>) -> Result<(), Error> {
         let storage = storage(&self.0, concurrency);
-        // A thread of its own polls the worker, as the compiler does not see that its future may
-        // move between threads.
+        // A separate thread polls the worker, because the compiler cannot prove that its future is
+        // `Send`.
         let (runtime, interval) = (Handle::current(), tokio::time::interval(Duration::from_millis(5)));
         tokio::task::spawn_blocking(move || {
             let worker = WorkerBuilder::new(format!("bench-{}", std::process::id()))
@@ -71,8 +71,8 @@ fn storage(pool: &SqlitePool, batch: usize) -> SqliteStorage<String> {
     SqliteStorage::new(pool).with_config(Config::default().queue("bench").lock_tasks(false).batch_size(batch))
 }
 
-/// Polls every few milliseconds. The strategy that comes with it for that can miss its own timer,
-/// and sleeps then.
+/// Polls every few milliseconds. The built-in strategy for that can miss its own timer, and then
+/// sleeps.
 struct Ticks(Interval);
 
 impl PollStrategy for Ticks {

@@ -1,4 +1,4 @@
-//! BullMQ's Rust port. See [`queue_contender`] for what it is asked to do.
+//! BullMQ's Rust port. See [`queue_contender`] for its commands.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! effectum. See [`queue_contender`] for what it is asked to do.
+//! effectum. See [`queue_contender`] for its commands.
 
 use std::{
     fmt,
@@ -13,7 +13,7 @@ use queue_contender::{About, Contender, Error, Jobs};
 #[derive(Clone)]
 struct Effectum(Arc<Queue>);
 
-/// What its workers hand to the handler must be `Debug`.
+/// The context that its workers pass to the handler must be `Debug`.
 #[derive(Clone)]
 struct Context(Arc<Jobs>);
 

@@ -1,5 +1,5 @@
-//! River on SQLite and on PostgreSQL, as the URL says. See [`queue_contender`] for what it is asked
-//! to do.
+//! River on SQLite and on PostgreSQL, depending on the URL. See [`queue_contender`] for its
+//! commands.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 /// Connections, as many as there are producers.
 const CONNECTIONS: u32 = 50;
-/// The least that it takes.
+/// The minimum that it accepts.
 const COOLDOWN: Duration = Duration::from_millis(1);
 const POLL: Duration = Duration::from_millis(5);
 

@@ -1,4 +1,4 @@
-//! rusty-sidekiq. See [`queue_contender`] for what it is asked to do.
+//! rusty-sidekiq. See [`queue_contender`] for its commands.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ impl Contender for Sidekiq {
     }
 
     async fn work(&self, concurrency: usize, jobs: Arc<Jobs>) -> Result<(), Error> {
-        // Beside the workers, some tasks of its own take connections.
+        // In addition to the workers, some of its own tasks use connections.
         let pool = pool(&self.0, u32::try_from(concurrency)? + 8).await?;
         let config = ProcessorConfig::default().num_workers(concurrency);
         let mut processor = Processor::new(pool, vec!["bench".to_owned()]).with_config(config);

@@ -1,15 +1,15 @@
-//! The accepted numbers, and what is said when others are found.
+//! The accepted numbers, and the messages about different ones.
 
 use std::{collections::BTreeMap, path::Path};
 
 use crate::{Costs, Error};
 
-/// Numbers by name, as they are stored: sorted, one per line.
+/// Numbers by name, in their stored form: sorted, one per line.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Baseline(BTreeMap<String, f64>);
 
-/// How much a number may differ: in part of it, and at least by so much. Names carry a number of
-/// varying length, and an allocation more or less falls to the order in which two threads run.
+/// The allowed difference of a number: relative, and absolute. Names contain a number of varying
+/// length. The order in which two threads run can change the count by one allocation.
 const TOLERANCE: f64 = 0.02;
 const LEAST: f64 = 0.02;
 
@@ -36,7 +36,7 @@ impl Baseline {
         self.0.len()
     }
 
-    /// The numbers that differ from the accepted ones. A lower number is reported, too, so that it
+    /// The numbers that differ from the accepted ones. A lower number is also reported, so that it
     /// becomes the accepted one.
     pub(crate) fn compare(&self, found: &Baseline) -> Vec<String> {
         let mut complaints = Vec::new();

@@ -1,9 +1,10 @@
-//! The regression gate: what a job costs in numbers that noise does not move, against those that
-//! were accepted.
+//! The regression gate: compares the costs of a job, in numbers without noise, with the accepted
+//! numbers.
 //!
-//! Time is not among them: machines are shared. Commands, bytes on the wire and to the disk, and
-//! allocations are the same wherever they are counted, so that a change which makes a job cost more
-//! shows on any machine, in seconds. `cargo xtask gate` runs this, and `cargo xtask test` does.
+//! Time is not included, because machines are shared. Commands, bytes on the wire and to the disk,
+//! and allocations are the same on every machine. A change that makes a job more expensive is
+//! therefore detected on any machine, in seconds. `cargo xtask gate` and `cargo xtask test` run
+//! this.
 
 #![allow(clippy::print_stdout, reason = "the report goes to standard output")]
 
@@ -36,13 +37,13 @@ struct Args {
     baseline: PathBuf,
 }
 
-/// Whatever went wrong; it is only printed.
+/// Any error; it is only printed.
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Names, and costs per job.
 type Costs = Vec<(String, f64)>;
 
-// One thread for handlers and callers: what runs in which order depends on it.
+// One thread for handlers and callers, so that the order of their work is fixed.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     match check(&Args::parse()).await {
@@ -75,7 +76,7 @@ async fn check(args: &Args) -> Result<bool, Error> {
     Ok(complaints.is_empty())
 }
 
-/// Allocations of this process so far, with those that grew.
+/// The allocations of this process up to now, including reallocations.
 fn allocations() -> f64 {
     let stats = ALLOCATOR.stats();
     (stats.allocations + stats.reallocations) as f64

@@ -1,4 +1,4 @@
-//! Redis: commands with those inside scripts, requests, bytes on the wire, allocations.
+//! Redis: commands including those in scripts, requests, bytes on the wire, and allocations.
 
 use queue_core::Client;
 use queue_tests::server::{Kind, Server};
@@ -33,13 +33,12 @@ pub(crate) async fn take() -> Result<Costs, Error> {
     let meter = Meter::start(&server)?;
     one_by_one(&client, 1_000).await?;
     meter.stop(&server, "redis one by one", 1_000.0, &mut costs)?;
-    // Batches that are in flight at the same time have a producer each, which registers when it is
-    // first needed.
+    // Each concurrent batch has a separate producer, which registers at its first use.
     at_once(&client, 5_000).await?;
     let meter = Meter::start(&server)?;
     at_once(&client, 10_000).await?;
     meter.stop(&server, "redis enqueue_all", 10_000.0, &mut costs)?;
-    // One job at a time: with more, how many share a turn is a matter of time.
+    // One job at a time. With more, the number of jobs in a turn would depend on timing.
     let meter = Meter::start(&server)?;
     worker(&client, 1, 16_010).await?;
     meter.stop(&server, "redis worker", 16_010.0, &mut costs)?;
@@ -47,10 +46,10 @@ pub(crate) async fn take() -> Result<Costs, Error> {
     Ok(costs)
 }
 
-/// Single jobs in queues as they are after some weeks.
+/// Single jobs in queues in the state after some weeks.
 async fn rarer(server: &Server, costs: &mut Costs) -> Result<(), Error> {
-    // The buffer of a connection grows with what comes at once, and that is a matter of time for
-    // the great answers before.
+    // The buffer of a connection grows with the data that arrives at once. For the large answers
+    // before, that depends on timing.
     let client = &Client::connect(&server.url()).await?;
     let queues = [
         ("kept", Hands::in_queue("kept", client).await?.keeping()),
@@ -60,7 +59,7 @@ async fn rarer(server: &Server, costs: &mut Costs) -> Result<(), Error> {
     ];
     for (how, mut hands) in queues {
         hands.enqueue(ROUNDS).await?;
-        // The first of each kind of turn sends the text of its script.
+        // The first turn of each kind sends the text of its script.
         let mut held = hands.turn(1, Vec::new()).await?;
         held = hands.turn(1, held).await?;
         let meter = Meter::start(server)?;
@@ -73,13 +72,13 @@ async fn rarer(server: &Server, costs: &mut Costs) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the server and this process had done at some time.
+/// The work of the server and this process at some time.
 struct Meter {
     commands: f64,
     requests: f64,
     sent: f64,
     received: f64,
-    /// What the server told this meter, which is no part of what it measures.
+    /// The bytes of the server's answers to this meter, which are not part of the measurement.
     told: f64,
     allocations: f64,
 }
@@ -97,7 +96,7 @@ impl Meter {
         for line in calls.lines() {
             let Some((name, rest)) = line.strip_prefix("cmdstat_").and_then(|line| line.split_once(":calls=")) else { continue };
             let calls: f64 = rest.split(',').next().unwrap_or(rest).parse()?;
-            // Those of this meter are no part of it.
+            // The commands of this meter are not counted.
             if name != "info" && !name.starts_with("client") && !name.starts_with("hello") {
                 commands += calls;
             }
@@ -109,7 +108,7 @@ impl Meter {
         Ok(Meter { commands, requests, sent, received, told, allocations: allocations() })
     }
 
-    /// What has been done since, per job.
+    /// The work since the start, per job.
     fn stop(self, server: &Server, name: &str, jobs: f64, costs: &mut Costs) -> Result<(), Error> {
         let allocations = allocations();
         let end = Meter::start(server)?;

@@ -1,4 +1,4 @@
-//! SQLite: bytes that are written, and allocations.
+//! SQLite: written bytes, and allocations.
 
 use queue_core::Client;
 
@@ -41,7 +41,7 @@ pub(crate) async fn take() -> Result<Costs, Error> {
     Ok(costs)
 }
 
-/// What this process had done at some time.
+/// The work of this process at some time.
 struct Meter {
     written: Option<f64>,
     allocations: f64,
@@ -52,7 +52,7 @@ impl Meter {
         Ok(Meter { written: written()?, allocations: allocations() })
     }
 
-    /// What it has done since, per job.
+    /// The work since the start, per job.
     fn stop(self, name: &str, jobs: f64, costs: &mut Costs) -> Result<(), Error> {
         let mut cost = |what: &str, value: f64| costs.push((format!("{name}: {what} per job"), value / jobs));
         cost("allocations", allocations() - self.allocations);
@@ -63,8 +63,8 @@ impl Meter {
     }
 }
 
-/// Bytes that this process wrote, on systems that report it. The number of writes is not compared:
-/// threads that wake each other write, too.
+/// Bytes that this process wrote, on systems that report it. The number of writes is not compared,
+/// because threads that wake each other also write.
 fn written() -> Result<Option<f64>, Error> {
     let Ok(text) = std::fs::read_to_string("/proc/self/io") else { return Ok(None) };
     let line = text.lines().find_map(|line| line.strip_prefix("wchar:")).ok_or("/proc/self/io has no wchar")?;

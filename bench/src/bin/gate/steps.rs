@@ -1,4 +1,4 @@
-//! What is done while it is counted: the same for every broker, in the same order each time.
+//! The counted steps: the same for every broker, always in the same order.
 
 use std::{
     sync::{
@@ -22,11 +22,10 @@ use crate::Error;
 const QUEUE: &str = "gate";
 const LEASE: Duration = Duration::from_secs(600);
 
-/// How often a step is repeated, so that what happens once does not count.
+/// The number of repetitions of a step, so that one-time work does not count.
 pub(crate) const ROUNDS: usize = 40;
 
-/// A producer and a lane that speak to the broker themselves, without a client's or a worker's
-/// timing.
+/// A producer and a lane that call the broker directly, without the timing of a client or a worker.
 pub(crate) struct Hands {
     broker: DynBroker,
     queue: &'static str,
@@ -51,7 +50,7 @@ impl Hands {
         let worker = broker.register(&Register::lane(queue, process, LEASE)).await?.name;
         let envelope = Envelope::new("nothing", &[b'x'; 100]).encode()?;
         let mut hands = Hands { broker, queue, producer, worker, envelope, keep: None, enqueues: 0, turns: 0 };
-        // Statements are prepared and scripts loaded by the first of each.
+        // The first call of each kind prepares statements and loads scripts.
         hands.enqueue(1).await?;
         let claimed = hands.turn(1, Vec::new()).await?;
         hands.turn(0, claimed).await?;
@@ -70,7 +69,7 @@ impl Hands {
         Ok(self)
     }
 
-    /// There is a dead job in their queue.
+    /// Their queue has a dead job.
     pub(crate) async fn beside_a_dead_job(mut self) -> Result<Self, Error> {
         self.enqueue(1).await?;
         let mut claimed = self.turn(1, Vec::new()).await?;
@@ -79,7 +78,7 @@ impl Hands {
         Ok(self)
     }
 
-    /// One request with so many jobs.
+    /// One request with `n` jobs.
     pub(crate) async fn enqueue(&mut self, n: usize) -> Result<(), Error> {
         self.enqueues += 1;
         let jobs = (0..n).map(|_| NewJob::new(JobId::make(), self.envelope.clone())).collect();
@@ -87,7 +86,8 @@ impl Hands {
         Ok(())
     }
 
-    /// One turn that finishes these jobs and claims so many; what it claimed, done.
+    /// One turn that finishes these jobs and claims `claim` jobs. Returns the finishes of the
+    /// claimed jobs.
     pub(crate) async fn turn(&mut self, claim: usize, finishes: Vec<Finish>) -> Result<Vec<Finish>, Error> {
         self.turns += 1;
         let turn = Turn::new(self.queue, self.worker.clone(), self.turns, LEASE).claim(claim).finish(finishes);
@@ -131,7 +131,7 @@ pub(crate) async fn at_once(client: &Client, n: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// A worker that runs these jobs, which are there already.
+/// A worker that runs these jobs, which are already stored.
 pub(crate) async fn worker(client: &Client, concurrency: usize, n: usize) -> Result<(), Error> {
     let ran = Arc::new(Ran::default());
     let worker = Worker::new(client.clone()).registry(Registry::empty()).register::<nothing>().data(ran.clone());

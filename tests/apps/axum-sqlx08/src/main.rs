@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             std::process::exit(6);
         }
     };
-    // Nothing listens there: the pool connects when it is used.
+    // No server listens there: the pool connects at its first use.
     let shop = PgPoolOptions::new().connect_lazy("postgres://shop@127.0.0.1:1/shop")?;
     let stop = Shutdown::new();
     let worker = tokio::spawn(Worker::new(queue.clone()).data(shop).run_with(stop.clone()));

@@ -1,1 +1,1 @@
-//! Nothing: see the tests.
+//! Empty: see the tests.

@@ -16,7 +16,7 @@ async fn a_file_is_refused_and_not_touched() {
     assert!(problem.contains("SQLite 3.46.0") && problem.contains("`cargo tree -i libsqlite3-sys`"), "{problem}");
     assert_eq!(folder.path().read_dir().unwrap().count(), 0, "nothing is made");
 
-    // A file that is there may have a log that another process writes.
+    // An existing file may have a log that another process writes.
     let there = folder.path().join("there.db");
     rusqlite::Connection::open(&there).unwrap().execute_batch("CREATE TABLE queue_meta (name TEXT)").unwrap();
     let before = std::fs::read(&there).unwrap();
