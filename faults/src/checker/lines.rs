@@ -38,8 +38,8 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
 /// Checks the claims in this period.
 fn in_line(facts: &Facts<'_>, queue: &str, groups: u64, (from_us, to_us): (u64, u64), found: &mut Vec<Finding>) {
     let mut lines: BTreeMap<u64, Vec<Place<'_>>> = BTreeMap::new();
-    // An answer that was lost is told again later: what has a smaller number than a claim from
-    // before this time is from before it, too.
+    // A lost answer is repeated later. Claims with smaller numbers than a claim from before this
+    // time are also from before it.
     let of_queue = facts.jobs.iter().filter(|(id, _)| subscription_of(id).unwrap_or(QUEUE) == queue);
     // The times in which a lane may have held jobs of an answer that was lost.
     let unseen = facts.unanswered_until(0);
@@ -56,7 +56,7 @@ fn in_line(facts: &Facts<'_>, queue: &str, groups: u64, (from_us, to_us): (u64, 
     for (group, mut line) in lines {
         line.sort_unstable_by_key(|place| place.stored.to_us);
         let overtaken = line.iter().enumerate().find_map(|(at, later)| {
-            // Those that were surely stored before it.
+            // Jobs that were surely stored before it.
             let earlier = line[..at].iter().filter(|earlier| earlier.stored.to_us.is_some_and(|to| to < later.stored.from_us));
             earlier.filter(|earlier| !is_over(earlier, later, to_us)).map(|earlier| (earlier, later)).next()
         });
@@ -78,13 +78,13 @@ fn place<'a>(
     (from_us, to_us): (u64, u64),
     unseen: &[(u64, u64)],
 ) -> Option<Place<'a>> {
-    // Of an event that was published twice, the first entry may have been trimmed before the
+    // If an event was published twice, the first entry may have been trimmed before the
     // subscription began.
     let enqueue = facts
         .enqueue_of(job)
         .filter(|enqueue| enqueue.fate == Fate::Happened && enqueue.delay_ms == 0 && facts.entries_of(enqueue.key) <= 1)?;
-    // What a person takes away or brings back keeps no place in a line; and what had begun before a
-    // rewind has kept its own.
+    // A job that an operator has removed or requeued has no fixed position. A job that had begun
+    // before a rewind has kept its position.
     let was_touched = !job.requeues.is_empty() || !job.cancels.is_empty() || !job.deletes.is_empty();
     let may_run_since = |one: &Delivery<'_>, us: u64| one.accepted().and_then(|finish| finish.span.to_us).is_none_or(|to| to >= us);
     let given = |one: &Delivery<'_>| one.given_by_ms(facts.terms).saturating_mul(1000);
@@ -94,8 +94,8 @@ fn place<'a>(
         return None;
     }
     let mut claims = job.deliveries.values().filter(|one| (from_us..to_us).contains(&one.claimed_us));
-    // A claim of which its worker could not tell may have begun before the rewind as well, and was
-    // taken back after it.
+    // A claim that its worker could not record may also be from before the rewind, with a reclaim
+    // after it.
     let taken_back = |first: &Delivery<'_>, span: Span| {
         let ended_us = span.to_us.unwrap_or(u64::MAX);
         first.crashes > 0 || unseen.iter().any(|(since, until)| *since <= ended_us && *until >= span.from_us && *since < first.claimed_us)

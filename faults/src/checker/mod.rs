@@ -1,27 +1,27 @@
-//! Judges what happened: a pure function over the merged histories of all processes and the final
-//! state of the broker.
+//! Judges a run: a pure function of the merged histories of all processes and the final state of
+//! the broker.
 //!
-//! [`check`] knows nothing of processes, brokers or faults. It is tested by one hand-made history
+//! [`check`] is independent of processes, brokers and faults. It is tested with one manual history
 //! per invariant that breaks this one and no other.
 //!
 //! | invariants | file |
 //! |---|---|
-//! | I1, I2, I16, I20, I23: what was enqueued is what there is | `existence` |
-//! | I3, I19, I24: where jobs lie in the end | `places` |
-//! | I4 to I7, I18: who may run and finish a job | `tokens` |
-//! | I8, I17, I21, I22: what is counted and kept | `counts` |
-//! | I17, of progress and logs: what is kept of what handlers told | `told` |
-//! | I9 to I11: when a job runs | `times` |
-//! | I12: who holds a unique key | `unique` |
-//! | I13: which ticks of a schedule make a job | `schedules` |
-//! | I15, of groups: how many of each run, and that none starves | `groups`, `fairness` |
-//! | I14, I15: in which order, and how many at once | `order` |
-//! | I29: which events a subscription has | `topics` |
-//! | I30: that one of a group starts after the other | `lines` |
-//! | I25 to I28: that everything goes on afterwards | `recovery` |
+//! | I1, I2, I16, I20, I23: the enqueued jobs are the existing jobs | `existence` |
+//! | I3, I19, I24: the final places of jobs | `places` |
+//! | I4 to I7, I18: the holders and finishes of jobs | `tokens` |
+//! | I8, I17, I21, I22: counters and kept results | `counts` |
+//! | I17, of progress and logs: the stored reports of handlers | `told` |
+//! | I9 to I11: the times of runs | `times` |
+//! | I12: the holders of unique keys | `unique` |
+//! | I13: the jobs of ticks of schedules | `schedules` |
+//! | I15, of groups: their caps, and that none starves | `groups`, `fairness` |
+//! | I14, I15: order and concurrency | `order` |
+//! | I29: the events of a subscription | `topics` |
+//! | I30: the order of jobs of a group | `lines` |
+//! | I25 to I28: recovery | `recovery` |
 //!
-//! An operation without an answer may or may not have happened: it explains what is seen, and
-//! accuses nobody.
+//! An operation without an answer may or may not have happened. It can explain an observation, but
+//! is never a violation.
 
 mod counts;
 mod existence;
@@ -55,28 +55,28 @@ pub use self::{
 };
 use crate::history::Record;
 
-/// A promise that was broken.
+/// A broken promise.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// Which.
+    /// The invariant.
     pub invariant: Invariant,
-    /// What was seen, in a line.
+    /// The observation, in one line.
     pub what: String,
-    /// The shortest explanation: what happened to this job or process, a line each.
+    /// The shortest explanation: the events of this job or process, one per line.
     pub timeline: Vec<String>,
 }
 
-/// What came out.
+/// The result of a check.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// Everything that was broken.
+    /// All violations.
     pub violations: Vec<Violation>,
-    /// What happened, in numbers.
+    /// The numbers of the run.
     pub summary: Summary,
 }
 
 impl Verdict {
-    /// How often one of these invariants was broken.
+    /// The number of violations of these invariants.
     pub fn broken(&self, invariants: &[Invariant]) -> usize {
         self.violations.iter().filter(|violation| invariants.contains(&violation.invariant)).count()
     }

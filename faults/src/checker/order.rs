@@ -1,4 +1,4 @@
-//! In which order, and how many at once: I14, I15.
+//! Order and concurrency: I14, I15.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use super::{
     facts::{About, Facts, Fate, Finding, Job, broken},
 };
 
-/// Jobs rise when somebody claims, and a claim lets so many rise at most: a crowd takes some time
-/// and some claims.
+/// Jobs rise when a worker claims, and a claim promotes a bounded number of jobs. Many jobs
+/// therefore need some time and some claims.
 const SLACK_US: u64 = 500_000;
 const SLACK_CLAIMS: usize = 10;
 
-/// So long what a dead process held may be held beyond its lease, in milliseconds.
+/// The maximum time, in milliseconds, for which jobs of a crashed process are held after its lease.
 const TAKEN_BACK_MS: u64 = 20_000;
 
 pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
@@ -21,7 +21,7 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     starving(facts, found);
 }
 
-/// I14, of priorities: a job that waits rises, so that none that comes after three intervals starts
+/// I14, of priorities: a waiting job rises, so no job that is stored after three intervals starts
 /// before it.
 fn starving(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     let Some(aging_ms) = facts.terms.aging_ms else { return };
@@ -39,12 +39,12 @@ fn starving(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// Jobs that surely waited from their enqueue to their first claim for longer than it takes to rise
-/// to the top, when they had, and the claim.
+/// Jobs that surely waited from their enqueue to their first claim for longer than they need to
+/// reach the highest priority, with the time at which they had reached it, and the claim.
 pub(super) fn aged<'a>(facts: &'a Facts<'_>) -> Vec<(&'a str, u64, u64)> {
     let Some(aging_ms) = facts.terms.aging_ms else { return Vec::new() };
-    // Of what a process has claimed that died before it could write it down nobody knows until its
-    // lane was fenced.
+    // The claims of a process that crashed before it could record them are unknown until its lane
+    // was fenced.
     let unknown = facts.unanswered_until(TAKEN_BACK_MS);
     let claims = facts.asked();
     let mut aged = Vec::new();
@@ -64,7 +64,7 @@ pub(super) fn aged<'a>(facts: &'a Facts<'_>) -> Vec<(&'a str, u64, u64)> {
     aged
 }
 
-/// I14: of two enqueues that do not overlap, the first is started first.
+/// I14: if two enqueues do not overlap, the first job starts first.
 fn fifo(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     if !facts.terms.fifo {
         return;
@@ -92,12 +92,12 @@ fn fifo(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// I15: a process never runs more than it may.
+/// I15: the number of running jobs of a process is at most its limit.
 fn limits(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     let mut steps: BTreeMap<&str, Vec<(u64, i64)>> = BTreeMap::new();
     for delivery in facts.jobs.values().flat_map(|job| job.deliveries.values()) {
         let steps = steps.entry(delivery.process).or_default();
-        // What never ended went with its process.
+        // A run without an end has ended with its process.
         for (start, end) in delivery.starts.iter().zip(&delivery.ends) {
             // At one moment, ends come before starts.
             steps.extend([(*start, 1), (*end, -1)]);

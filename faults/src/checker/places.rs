@@ -1,4 +1,4 @@
-//! Where jobs lie in the end: I3, I19, I24.
+//! The final places of jobs: I3, I19, I24.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     nothing_stuck(facts, found);
 }
 
-/// I3: each id is listed once, under the state that its record names.
+/// I3: each id is listed once, under the state in its record.
 fn one_place(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     for (id, job) in &facts.jobs {
         if job.held.len() > 1 {
@@ -27,7 +27,7 @@ fn one_place(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// I19: what died is there, with its payload and the reason, unless a person took it.
+/// I19: a dead job exists, with its payload and the reason, unless an operator removed it.
 fn dead_letters(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     for (id, job) in &facts.jobs {
         if let Some(dead) = job.held.iter().find(|held| held.state == "dead") {
@@ -49,8 +49,8 @@ fn dead_letters(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// I24: nothing is held by a lane that is not there, or long lost; nothing is parked that somebody
-/// knows.
+/// I24: no job is held by a missing lane or a long-expired one, and no job with a known task is
+/// parked.
 fn nothing_stuck(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     let patience_ms = i64::try_from(facts.terms.lease_ms * 2 / 5).unwrap_or(i64::MAX);
     let now_ms = u64::try_from(facts.snapshot.at_ms).unwrap_or(0);

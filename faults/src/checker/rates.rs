@@ -1,4 +1,4 @@
-//! No more is started than a rate allows, and what runs have used of it is charged: I15.
+//! I15: the number of starts is within the rate, and the usage of runs is charged.
 
 use super::{
     Invariant,
@@ -6,10 +6,11 @@ use super::{
 };
 use crate::history::Ending;
 
-/// Two times are compared that were taken before and after, and are whole milliseconds.
+/// The compared times were taken before and after, and are whole milliseconds.
 const SLACK: f64 = 2.0;
 
-/// What is charged. At one time it is not known which was first, and a start is given the doubt.
+/// The charged event. The order of events at the same time is unknown, so a start is considered
+/// first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Of {
     Start,
@@ -18,8 +19,8 @@ enum Of {
 
 pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     let Some(rate) = facts.terms.rate else { return };
-    // A start is charged when the broker claims it. What its run has used beyond that is charged
-    // before the broker answers to its end.
+    // A start is charged when the broker claims it. Additional usage of its run is charged before
+    // the broker answers to its end.
     let mut charges = Vec::new();
     for delivery in facts.jobs.values().flat_map(|job| job.deliveries.values()).filter(|delivery| !delivery.starts.is_empty()) {
         charges.push((delivery.given_ms(facts.terms), Of::Start, 1));

@@ -1,4 +1,4 @@
-//! That everything goes on afterwards: I25 to I28.
+//! Recovery: I25 to I28.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     resources(facts, found);
 }
 
-/// I25: who was up when all harm ended, and stays, speaks to the broker soon.
+/// I25: a worker that was running when all faults ended, and still runs, renews a lease soon.
 fn no_silent_zombie(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     let Some(heal) = facts.heals.last().copied() else { return };
     let deadline = heal + facts.terms.resume_ms * 1000;
@@ -28,7 +28,7 @@ fn no_silent_zombie(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// I26: everything is done in time.
+/// I26: all work is done in time.
 fn drains(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     let what = match facts.snapshot.drained_ms {
         Some(ms) if ms <= facts.terms.drain_ms => return,
@@ -45,8 +45,7 @@ fn drains(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     found.push(Finding { invariant: Invariant::Drains, about, what });
 }
 
-/// I27: no lane that holds something waits half a lease before it is renewed. An idle one may
-/// lapse.
+/// I27: a lane with jobs is renewed within half a lease. An idle lane may expire.
 fn renewals(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     if !facts.terms.renewals {
         return;
@@ -68,7 +67,7 @@ fn renewals(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// I28: keys, connections, open files and the log are back to where they were.
+/// I28: the numbers of keys, connections and open files and the size of the log are as before.
 fn resources(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     let (base, end, slack) = (facts.snapshot.base, facts.snapshot.end, facts.terms.slack);
     let all = [

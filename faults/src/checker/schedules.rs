@@ -1,4 +1,4 @@
-//! Each tick of a schedule makes one job, or is skipped and counted: I13.
+//! I13: each tick of a schedule creates one job, or is skipped and counted.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::{
     facts::{About, Facts, Fate, Finding, broken},
 };
 
-/// How often a tick has made a job, and how often it may have.
+/// The number of times that a tick has created a job, and the possible number.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     sure: usize,
@@ -26,7 +26,7 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
         if made > 1 {
             broken(found, Invariant::Schedules, id, format!("its tick has made it {made} times"));
         }
-        // One who did not hear of it may have made it; nobody may have made it twice.
+        // A worker without an answer may have created it. No job may have been created twice.
         let acked = facts
             .jobs
             .get(id)
@@ -47,7 +47,7 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// What is wrong with the ticks of a schedule.
+/// The problems of the ticks of a schedule.
 fn account(schedule: &HeldSchedule, seen: &BTreeMap<i64, Seen>) -> Vec<String> {
     let mut wrong = Vec::new();
     let (sure, possible) = seen.values().fold((0, 0), |(sure, possible), seen| (sure + seen.sure, possible + seen.possible.min(1)));

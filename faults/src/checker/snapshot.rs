@@ -1,19 +1,19 @@
-//! The final state of a broker, and what was agreed on for a run.
+//! The final state of a broker, and the guarantees of a run.
 
 use std::collections::BTreeMap;
 
-/// What a broker holds when everything has come to rest.
+/// The contents of a broker when all work has ended.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// When it was taken, in milliseconds since 1970 by the broker's clock.
     pub at_ms: i64,
-    /// Every job, once per state in which it is listed.
+    /// Every job, once for each state in which it is listed.
     pub jobs: Vec<Held>,
     /// The registered lanes.
     pub lanes: Vec<Lane>,
     /// The unique keys that are held.
     pub keys: Vec<HeldKey>,
-    /// The schedules, and what their ticks should have been.
+    /// The schedules, with their expected ticks.
     pub schedules: Vec<HeldSchedule>,
     /// The subscriptions.
     pub subscriptions: Vec<HeldSubscription>,
@@ -23,25 +23,24 @@ pub struct Snapshot {
     pub slots: u64,
     /// The counters of the queues, added up.
     pub counters: BTreeMap<String, u64>,
-    /// How long it took from the end of all harm until nothing was left to do; `None`: it did not
-    /// come to an end.
+    /// The time from the end of all faults until no work was left. `None` if that did not happen.
     pub drained_ms: Option<u64>,
-    /// Producers that had not ended when the time for that was over.
+    /// Producers that had not ended in time.
     pub unended: usize,
-    /// What was in use before the run.
+    /// The used resources before the run.
     pub base: Resources,
-    /// What is in use after it.
+    /// The used resources after the run.
     pub end: Resources,
 }
 
-/// A job as it is listed.
+/// A listed job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Its id.
     pub id: String,
     /// The state under which it is listed.
     pub state: String,
-    /// The state that its own record names.
+    /// The state in its record.
     pub shown: String,
     /// Its task, if its envelope can be read.
     pub task: Option<String>,
@@ -49,34 +48,34 @@ pub struct Held {
     pub key: Option<u64>,
     /// The digest of its payload, if there is one.
     pub digest: Option<u64>,
-    /// Failures.
+    /// The number of failures.
     pub attempts: u32,
-    /// Crashes.
+    /// The number of crashes.
     pub crashes: u32,
-    /// Why it is dead.
+    /// The reason of its death.
     pub reason: Option<String>,
-    /// The claim number that its kept result names.
+    /// The claim number in its kept result.
     pub result: Option<u64>,
     /// The lane that holds it.
     pub lane: Option<String>,
     /// Its log.
     pub told: Vec<Told>,
-    /// The claim that has told its progress.
+    /// The claim that has reported its progress.
     pub progress: Option<u64>,
 }
 
-/// A line of a log, as handlers of the suite tell it.
+/// A line of a log in the format of the suite's handlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
     /// The claim of the run.
     pub claim: u64,
     /// The number of the line, from 0.
     pub line: u32,
-    /// How many lines the run tells.
+    /// The number of lines of the run.
     pub of: u32,
 }
 
-/// A unique key that is held.
+/// A held unique key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldKey {
     /// The number of the key.
@@ -85,32 +84,32 @@ pub struct HeldKey {
     pub id: String,
 }
 
-/// A schedule that does not tick any more.
+/// A schedule that no longer ticks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldSchedule {
     /// Its name.
     pub name: String,
-    /// Which ticks there were.
+    /// Its expected ticks.
     pub ticks: Ticks,
-    /// How many it has made, by its own account.
+    /// The number of ticks that it has made, by its own count.
     pub made: u64,
-    /// How many it has skipped, by its own account.
+    /// The number of ticks that it has skipped, by its own count.
     pub skipped: u64,
 }
 
-/// Which ticks of a schedule there were, in milliseconds since 1970.
+/// The expected ticks of a schedule, in milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ticks {
-    /// One at each multiple of so many milliseconds. Each was made, or skipped and counted.
+    /// One at each multiple of the period. Each was made, or was skipped and counted.
     Every {
         /// The period.
         period_ms: i64,
         /// The first of them.
         first_ms: i64,
-        /// The one that would come next.
+        /// The next one.
         next_ms: i64,
     },
-    /// These were made, and no other.
+    /// Exactly these ticks were made.
     Made(Vec<i64>),
 }
 
@@ -119,7 +118,7 @@ pub enum Ticks {
 pub struct HeldSubscription {
     /// Its queue.
     pub queue: String,
-    /// How many events were gone before it read them, by its own account.
+    /// The number of events that were removed before it read them, by its own count.
     pub lost: u64,
 }
 
@@ -132,67 +131,65 @@ pub struct Lane {
     pub deadline_ms: i64,
 }
 
-/// What a run uses.
+/// The used resources of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
-    /// Keys of the broker beyond those of jobs, or rows.
+    /// Keys of the broker without those of jobs, or rows.
     pub keys: u64,
     /// Connections to the broker, of each worker.
     pub connections: u64,
-    /// Open files of the worker that has most.
+    /// The maximum number of open files of a worker.
     pub descriptors: u64,
     /// Bytes of write-ahead log.
     pub log_bytes: u64,
 }
 
-/// What was agreed on for a run.
+/// The guarantees of a run.
 #[derive(Clone, Debug)]
 pub struct Terms {
     /// The lease of every worker.
     pub lease_ms: u64,
-    /// The crash that buries a job.
+    /// The number of crashes that buries a job.
     pub max_crashes: u32,
-    /// The backoff: from this to that, doubling.
+    /// The minimum and maximum of the backoff, which doubles.
     pub backoff_ms: (u64, u64),
-    /// Without faults, how late a job may start.
+    /// The maximum delay of a start without faults.
     pub late_ms: Option<u64>,
-    /// Whether there is one worker of one slot and one producer, so that order is kept.
+    /// Whether there is one worker with one slot and one producer, so that the order is fixed.
     pub fifo: bool,
-    /// Whether leases must be renewed in time throughout: nobody is stopped, and the broker is in
-    /// reach.
+    /// Whether leases must always be renewed in time: no process is suspended, and the broker is
+    /// reachable.
     pub renewals: bool,
-    /// How soon after the end of all harm every worker must be at work.
+    /// The time after the end of all faults in which every worker must work again.
     pub resume_ms: u64,
-    /// How soon after it everything must be done.
+    /// The time after the end of all faults in which all work must be done.
     pub drain_ms: u64,
-    /// Whether the broker may lose what it acknowledged, by its settings.
+    /// Whether the settings of the broker allow the loss of acknowledged data.
     pub volatile: bool,
-    /// Whether the broker's clock is put forward or back: then it does not tell which of two claims
-    /// came first.
+    /// Whether the broker's clock is moved. Then it does not show which of two claims came first.
     pub clock_moves: bool,
-    /// How many groups the jobs are of, and how many of each may run at once.
+    /// The number of groups, and the cap of each.
     pub groups: Option<(u64, usize)>,
-    /// Whether these take turns, as groups do; keys of a limit do not.
+    /// Whether these are served in rotation. Groups are, and keys of a limit are not.
     pub turns: bool,
-    /// How long a job waits until it rises by one priority.
+    /// The aging interval.
     pub aging_ms: Option<u64>,
-    /// The queues whose jobs run in order within their groups, and how many groups there are.
+    /// The queues whose jobs run in order within their groups, with the number of groups.
     pub ordered: Vec<(String, u64)>,
     /// The rate of all jobs.
     pub rate: Option<RateTerms>,
-    /// How much more of each resource may be in use afterwards.
+    /// The allowed increase of each resource.
     pub slack: Resources,
 }
 
-/// A rate that holds for all jobs, and what each run says that it has used of it. It is charged one
-/// when it starts.
+/// A rate for all jobs, and the reported usage of each run. The start is charged with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateTerms {
     /// The rate.
     pub per_second: u32,
-    /// How many may start at once.
+    /// The burst.
     pub burst: u32,
-    /// What a run says, at least 1.
+    /// The usage of a run, at least 1.
     pub used: u32,
 }
 
@@ -215,15 +212,15 @@ impl Default for Terms {
             aging_ms: None,
             ordered: Vec::new(),
             rate: None,
-            // A queue gets a key of a kind with its first job that ends, is reported or fails: some
-            // twenty kinds. A key for each job would be hundreds.
+            // A queue gets a key of a kind with its first job that ends, is reported or fails.
+            // There are about twenty kinds. A key for each job would be hundreds.
             slack: Resources { keys: 24, connections: 4, descriptors: 16, log_bytes: 16 << 20 },
         }
     }
 }
 
 impl Terms {
-    /// The shortest backoff after this failure, counted from 1: half of the nominal one.
+    /// The shortest backoff after this failure, counted from 1: half of the nominal backoff.
     pub(super) fn shortest_backoff_ms(&self, failure: u32) -> u64 {
         let (base, max) = self.backoff_ms;
         base.checked_shl(failure.saturating_sub(1)).filter(|delay| delay >> failure.saturating_sub(1) == base).map_or(max, |d| d.min(max))

@@ -1,4 +1,4 @@
-//! What happened, in numbers.
+//! The numbers of a run.
 
 use std::collections::BTreeMap;
 
@@ -11,52 +11,53 @@ use crate::history::{POWER_CUT, subscription_of};
 /// The numbers of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// Jobs that were accepted.
+    /// Accepted jobs.
     pub jobs: usize,
-    /// Ticks of schedules that made a job.
+    /// Ticks of schedules that created a job.
     pub ticks: usize,
-    /// Edits of waiting jobs that were made.
+    /// Edits of waiting jobs.
     pub edited: usize,
-    /// Jobs that have started with what a person has made of them.
+    /// Jobs that have started with an edited payload.
     pub ran_edited: usize,
-    /// Jobs whose first start was compared with those that came later and were more important.
+    /// Jobs whose first start was compared with those of later jobs of higher priorities.
     pub aged: usize,
-    /// Events that were published.
+    /// Published events.
     pub events: usize,
-    /// How many events each subscription has handled, by its queue.
+    /// The number of events that each subscription has handled, by its queue.
     pub handled: BTreeMap<String, usize>,
-    /// The longest that an event has waited for its first start in each of them, in milliseconds.
+    /// The maximum time between an event and its first start in each of them, in milliseconds.
     pub waited_ms: BTreeMap<String, u64>,
-    /// How often subscriptions had not read an event that was gone.
+    /// The number of times that a subscription had not read a removed event.
     pub lost_events: u64,
-    /// Events that were removed from the log while somebody wrote that down.
+    /// Events that were removed from the log by recorded trims.
     pub trimmed: u64,
-    /// Events that were published, and are not in the log in the end.
+    /// Published events that are not in the log at the end.
     pub forgotten_events: usize,
     /// Runs of events that had been handled before.
     pub again: usize,
     /// Rewinds of subscriptions.
     pub rewinds: usize,
-    /// Enqueues that were refused.
+    /// Refused enqueues.
     pub refused: usize,
     /// Starts of handlers.
     pub starts: usize,
-    /// Starts that no handler asked for, by their cause.
+    /// Repeated starts that no handler requested, by their cause.
     pub duplicates: BTreeMap<&'static str, usize>,
-    /// Finishes that did not count, because the lease was lost.
+    /// Finishes that were stale, because the lease was lost.
     pub fenced_off: usize,
     /// Faults, by name.
     pub faults: BTreeMap<String, usize>,
-    /// Whether no handler started, ended or was finished after the first fault: it came too late to
-    /// hit anything.
+    /// Whether no handler started, ended or was finished after the first fault: the fault was too
+    /// late.
     pub too_late_to_hit: bool,
-    /// Cancels that came in time.
+    /// Cancels that were in time.
     pub cancelled: usize,
-    /// Those that found their job ended, or gone.
+    /// Cancels whose job had ended or was removed.
     pub too_late: usize,
-    /// Milliseconds from a fault to the next start of each job that it took away, sorted.
+    /// The times from a fault to the next start of each affected job, in milliseconds, sorted.
     pub recovery_ms: Vec<u64>,
-    /// Milliseconds from the end of all harm to the first word of each worker, sorted.
+    /// The times from the end of all faults to the first renewal of each worker, in milliseconds,
+    /// sorted.
     pub resume_ms: Vec<u64>,
 }
 
@@ -92,7 +93,7 @@ impl Summary {
         for (_, name, _) in &facts.faults {
             *summary.faults.entry((*name).to_owned()).or_default() += 1;
         }
-        // Power cuts are played when all is done, from what was written down.
+        // Power cuts are simulated at the end, from the recording.
         let first = facts.faults.iter().filter(|(_, name, _)| *name != POWER_CUT).map(|(at, ..)| *at).min();
         summary.too_late_to_hit = first.is_some_and(|first| {
             let deliveries = || facts.jobs.values().flat_map(|job| job.deliveries.values());

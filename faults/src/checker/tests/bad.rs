@@ -1,4 +1,4 @@
-//! How the good history is spoiled, once per invariant.
+//! Changes that spoil the good history, one for each invariant.
 
 use super::{
     super::{Held, HeldKey, Invariant, RateTerms, Told},
@@ -27,7 +27,7 @@ pub(super) const ALL: [(Invariant, Spoil); 30] = [
         story.count("done", 1);
     }),
     (Invariant::Fencing, |story| {
-        // The zombie's word counted, after its successor had begun.
+        // The finish of the zombie counted after its successor had begun.
         for record in &mut story.records {
             match &mut record.operation {
                 Operation::Finish { claim: 13, .. } if record.phase == Phase::Fail => record.phase = Phase::Ok,
@@ -79,7 +79,7 @@ pub(super) const ALL: [(Invariant, Spoil); 30] = [
         story.ran("w2", 21, 21, 897, 898, Ending::Ack);
         story.count("enqueued", 2);
         story.count("done", 2);
-        // And in the end a dead one holds another.
+        // At the end, a dead job holds another key.
         story.snapshot.keys.push(HeldKey { unique: 4, id: id(5) });
     }),
     (Invariant::Fifo, |story| {
@@ -106,7 +106,7 @@ pub(super) const ALL: [(Invariant, Spoil); 30] = [
         story.count("done", 3);
     }),
     (Invariant::IdempotentEnqueue, |story| {
-        // One enqueue, two jobs: the other one ran as well.
+        // One enqueue with two jobs, which both ran.
         story.note("w2", 900, Phase::Ok, claim("double", 20, 900));
         story.note("w2", 901, Phase::Ok, Operation::Start { key: 1, id: "double".to_owned(), claim: 20, digest: 1 });
     }),
@@ -119,7 +119,7 @@ pub(super) const ALL: [(Invariant, Spoil); 30] = [
     (Invariant::PayloadKept, |story| story.held(7).digest = Some(99)),
     (Invariant::Accounting, |story| story.count("done", 1)),
     (Invariant::Isolation, |story| {
-        // A neighbour of the job that kills its process pays with its life.
+        // Another job in the process of a crashing job is buried for crashes.
         story.stored(20, 400);
         story.snapshot.jobs.push(Held { reason: Some("crashed".to_owned()), crashes: 3, ..held(20, "dead") });
         story.count("enqueued", 1);
@@ -165,7 +165,7 @@ pub(super) const ALL: [(Invariant, Spoil); 30] = [
     }),
 ];
 
-/// More ways in which a subscription has too many events, or too few.
+/// More ways in which a subscription has too many or too few events.
 pub(super) const SUBSCRIPTIONS: [Spoil; 5] = [
     |story| {
         // One from before its begin.
@@ -173,19 +173,19 @@ pub(super) const SUBSCRIPTIONS: [Spoil; 5] = [
         story.count("enqueued", 1);
         story.count("done", 1);
     },
-    // One is counted as lost, and was handled.
+    // An event is counted as lost, but was handled.
     |story| {
         story.forget(|operation| matches!(operation, Operation::Publish { key: 100, .. }));
         story.snapshot.subscriptions[0].lost = 1;
     },
     |story| {
-        // Two were not read, and one of them is counted.
+        // Two were not read, but only one is counted.
         story.published(103, 700);
         story.published(104, 702);
         story.snapshot.subscriptions[0].lost = 1;
     },
     |story| {
-        // It begins again, and has one of its events again.
+        // It is rewound, and handles one of its events again.
         story.rewound(750);
         story.ran("w2", 100, 105, 770, 775, Ending::Ack);
         story.ran("w2", 101, 106, 776, 780, Ending::Ack);
@@ -193,25 +193,25 @@ pub(super) const SUBSCRIPTIONS: [Spoil; 5] = [
         story.count("done", 2);
     },
     |story| {
-        // Another server has taken over, in whose log there is an event that was never handled.
+        // Another server was promoted, whose log has an event that was never handled.
         story.terms.volatile = true;
         story.published(103, 700);
     },
 ];
 
-/// More ways in which a job runs with a payload that it should not have.
+/// More ways in which a job runs with a wrong payload.
 pub(super) const EDITS: [Spoil; 3] = [
-    // It is edited while it waits, and starts as it was.
+    // The job is edited while it waits, and starts with the old payload.
     |story| {
         story.edited(8, 400, Phase::Ok);
         story.count("done", 0);
     },
-    // The edit was refused, and it starts with it.
+    // The edit was refused, but the job starts with its payload.
     |story| {
         story.edited(8, 400, Phase::Fail);
         story.brings(17, 99);
     },
-    // It starts with what nobody has given it.
+    // The job starts with an unknown payload.
     |story| {
         story.edited(8, 400, Phase::Unknown);
         story.brings(17, 98);
@@ -248,8 +248,8 @@ fn told(claim: u64, line: u32) -> Told {
     Told { claim, line, of: 2 }
 }
 
-/// More ways to break the binding of results: those of logs and progress. Job 3 was held under the
-/// claims 13 and 14.
+/// More ways to break the binding of results, for logs and progress. Job 3 was held with the claims
+/// 13 and 14.
 pub(super) const TOLD: [Spoil; 5] = [
     |story| story.keeps(3, vec![told(14, 0), told(13, 0), told(14, 1)], 14),
     |story| story.keeps(3, vec![told(13, 1), told(14, 0), told(14, 1)], 14),
@@ -261,7 +261,7 @@ pub(super) const TOLD: [Spoil; 5] = [
 /// More ways to break the limits: those of groups and rates.
 pub(super) const GROUPS: [Spoil; 5] = [
     |story| {
-        // Two jobs of a group run, where a person has let one run since.
+        // Two jobs of a group run after an operator has reduced the cap to one.
         story.terms.groups = Some((10, 2));
         story.terms.turns = false;
         story.capped(1, 800);
@@ -273,11 +273,11 @@ pub(super) const GROUPS: [Spoil; 5] = [
         story.count("done", 2);
     },
     |story| {
-        // What runs have used of a rate is not charged.
+        // The usage of a rate is not charged.
         story.terms.rate = Some(RateTerms { per_second: 100, burst: 5, used: 100 });
     },
     |story| {
-        // Two jobs of a group of which one may run.
+        // Two jobs of a group with a cap of one run.
         story.terms.groups = Some((10, 1));
         for (key, from) in [(20, 895), (30, 896)] {
             story.stored(key, 400);
@@ -287,12 +287,12 @@ pub(super) const GROUPS: [Spoil; 5] = [
         story.count("done", 2);
     },
     |story| {
-        // A slot without its job.
+        // A held slot without a job.
         story.terms.groups = Some((10, 1));
         story.snapshot.slots = 1;
     },
     |story| {
-        // A job waits, and its group runs none; jobs of another group are served one after the
+        // A job waits, and its group runs none. Jobs of another group are served one after the
         // other.
         story.terms.groups = Some((10, 2));
         story.stored(21, 895);

@@ -1,4 +1,4 @@
-//! One good history, and one per invariant that breaks this one and no other.
+//! One good history, and one for each invariant that breaks this one and no other.
 
 mod bad;
 mod story;
@@ -96,7 +96,7 @@ fn a_job_with_another_payload_than_its_edit_gave_it_is_found() {
     }
 }
 
-/// Jobs 22 and later come long after job 21 and are claimed before it.
+/// Jobs 22 and later are stored long after job 21 and are claimed before it.
 #[test]
 fn a_job_that_starves_is_found() {
     fn starving(story: &mut Story) {
@@ -118,7 +118,7 @@ fn a_job_that_starves_is_found() {
         claimed(story, 10);
     };
     assert_eq!(breaks(starved), BTreeSet::from([Invariant::Fifo]));
-    // Jobs rise when somebody claims.
+    // Jobs rise only at a claim.
     let unclaimed = |story: &mut Story| {
         starving(story);
         claimed(story, 9);
@@ -148,7 +148,7 @@ fn all_again(story: &mut Story) {
     }
 }
 
-/// An event that was published before a rewind has its first run after it, and a second one.
+/// An event that was published before a rewind has its first run after it, and then a second one.
 fn again_twice(story: &mut Story) {
     story.published(103, 700);
     story.rewound(750);
@@ -184,12 +184,12 @@ fn a_run_too_many_after_a_rewind_is_found() {
 
 #[test]
 fn what_a_subscription_may_do_is_no_violation() {
-    // What was lost is counted.
+    // Lost events are counted.
     let lost = |story: &mut Story| {
         story.published(103, 700);
         story.snapshot.subscriptions[0].lost = 1;
     };
-    // It begins again at its start, and has all that is in the log, in order.
+    // The subscription is rewound to its start, and handles the whole log in order.
     let rewound = |story: &mut Story| {
         story.rewound(750);
         for key in [100, 101, 102] {
@@ -199,7 +199,7 @@ fn what_a_subscription_may_do_is_no_violation() {
         story.count("enqueued", 3);
         story.count("done", 3);
     };
-    // The event of a job that ran through the rewind is handled again later.
+    // The event of a job that ran during the rewind is handled again later.
     let ran_through = |story: &mut Story| {
         story.rewound(602);
         for (key, at) in [(100, 640), (101, 650), (102, 660)] {
@@ -208,13 +208,12 @@ fn what_a_subscription_may_do_is_no_violation() {
         story.count("enqueued", 3);
         story.count("done", 3);
     };
-    // A second rewind, whose answer was lost, may have skipped what the first had gone back to.
+    // A second rewind, whose answer was lost, may have skipped events of the first one.
     let skipped = |story: &mut Story| {
         story.rewound(750);
         story.note("driver", 765, Phase::Invoke, Operation::Rewind { subscription: SUBSCRIPTION.to_owned(), to: Mark::Now });
     };
-    // Another server has taken over that has never heard of the event, and runs again what had
-    // ended.
+    // Another server was promoted that does not know the event, and runs ended jobs again.
     let forgotten = |story: &mut Story| {
         story.terms.volatile = true;
         story.published(103, 700);
@@ -232,8 +231,8 @@ fn what_a_subscription_may_do_is_no_violation() {
         story.count("enqueued", 5);
         story.count("done", 5);
     };
-    // So it is if the worker that had claimed it before the rewind could not report that: its first
-    // run looks like one after the rewind.
+    // The same holds if the worker that had claimed it before the rewind could not report that. Its
+    // first run looks like one after the rewind.
     let unreported = |story: &mut Story| {
         story.note("w3", 740, Phase::Invoke, Operation::Ask { lane: "w3.a".to_owned(), seq: 1 });
         again_twice(story);
@@ -252,8 +251,8 @@ fn what_a_subscription_may_do_is_no_violation() {
     for (at, spoil) in stories.into_iter().enumerate() {
         assert_eq!(breaks(spoil), BTreeSet::new(), "{at}");
     }
-    // The last one was claimed before the rewind by a worker that was killed before it could tell:
-    // it has kept its place, and goes first.
+    // A worker claimed the last job before the rewind, and was killed before it could record that.
+    // The job has kept its position, and comes first.
     let unseen = |story: &mut Story| {
         story.rewound(750);
         story.claimed_after("w2", 102, 105, 770, (0, 1));
@@ -266,7 +265,7 @@ fn what_a_subscription_may_do_is_no_violation() {
         story.count("done", 3);
     };
     assert!(!breaks(unseen).contains(&Invariant::Lines));
-    // So has one of a worker that was cut off, and was not charged with a crash.
+    // This also holds for a worker that was cut off and was not charged with a crash.
     let cut_off = |story: &mut Story| {
         story.note("w3", 740, Phase::Invoke, Operation::Ask { lane: "w3.a".to_owned(), seq: 1 });
         story.rewound(750);
@@ -298,7 +297,7 @@ fn a_violation_is_explained_by_the_timeline_of_its_job() {
     assert!(!timeline.contains("job-2"), "{timeline}");
 }
 
-/// A tick is lost, made twice, made by nobody, or not accounted for.
+/// A tick is lost, made twice, made without a worker, or not counted.
 #[test]
 fn every_way_to_lose_or_double_a_tick_is_found() {
     type Spoil = fn(&mut Story);
@@ -325,8 +324,7 @@ fn every_way_to_lose_or_double_a_tick_is_found() {
     }
 }
 
-/// A claim that was never waited for is forgotten: nobody has lost anything, and the job runs again
-/// uncharged.
+/// A claim without a recorded answer is lost. No data is lost, and the job runs again uncharged.
 #[test]
 fn a_power_cut_explains_another_claim_of_what_was_not_finished() {
     let verdict = |cut: bool| {
@@ -348,7 +346,7 @@ fn a_power_cut_explains_another_claim_of_what_was_not_finished() {
     assert_eq!(verdict.summary.duplicates.into_iter().collect::<Vec<_>>(), [(POWER_CUT, 1)]);
 }
 
-/// A failure that went with the tail of the broker's file is not counted, and delays nothing.
+/// A failure in the lost end of the broker's file is not counted, and causes no delay.
 #[test]
 fn a_cut_tail_explains_a_claim_before_the_delay_of_what_was_forgotten() {
     let early = |attempts_after: u32, cut: bool| {
@@ -368,8 +366,8 @@ fn a_cut_tail_explains_a_claim_before_the_delay_of_what_was_forgotten() {
     assert!(!early(0, true));
 }
 
-/// A process loses its lease, comes back, gets the job again, and is cut off before it can write
-/// that down.
+/// A process loses its lease, comes back, gets the job again, and is cut off before it can record
+/// that.
 #[test]
 fn a_process_can_lose_a_job_twice() {
     let mut story = Story::good();
@@ -385,7 +383,7 @@ fn a_process_can_lose_a_job_twice() {
     assert!(verdict.violations.is_empty(), "{:#?}", verdict.violations);
 }
 
-/// Whoever kills its processes often enough makes of any job one that seems to kill them.
+/// If its processes are killed often enough, any job looks like one that kills them.
 #[test]
 fn a_job_whose_processes_are_killed_too_often_may_die_of_it() {
     let violations = |kills: usize| {

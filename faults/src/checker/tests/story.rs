@@ -1,4 +1,4 @@
-//! Histories made by hand. Times are in milliseconds.
+//! Manual histories. Times are in milliseconds.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn tick_claim(claim: u64, at_ms: i64) -> Operation {
 }
 
 impl Story {
-    /// Two workers, of which the first is killed; jobs that are done, fail, are taken back,
+    /// Two workers, of which the first is killed; jobs that are done, fail, are reclaimed,
     /// cancelled, buried, refused and kept.
     pub(super) fn good() -> Story {
         let terms = Terms { lease_ms: 1_000, backoff_ms: (100, 1_000), ..Terms::default() };
@@ -44,7 +44,7 @@ impl Story {
         story.claimed_after("w2", 2, 12, 120, (1, 0));
         story.starts("w2", 2, 12, 121);
         story.finished("w2", 2, 12, 130, Ending::Ack, Phase::Ok);
-        // Held by a process that is killed; its word comes too late.
+        // Held by a process that is killed. Its finish is too late.
         story.stored(3, 200);
         story.claimed("w1", 3, 13, 205);
         story.starts("w1", 3, 13, 206);
@@ -62,7 +62,7 @@ impl Story {
         for (phase, at) in [(Phase::Invoke, 310), (Phase::Ok, 311)] {
             story.note("p1", at, phase, Operation::Cancel { id: id(4) });
         }
-        // Fails for good.
+        // Fails permanently.
         story.enqueued(5, 320, Phase::Ok, 0, 1, Wish::Dead);
         story.ran("w2", 5, 15, 325, 330, Ending::Bury { failed: true });
         story.snapshot.jobs.push(Held { reason: Some("failed".to_owned()), attempts: 1, ..held(5, "dead") });
@@ -72,7 +72,7 @@ impl Story {
         story.stored(7, 350);
         story.ran("w2", 7, 16, 355, 360, Ending::Ack);
         story.snapshot.jobs.push(Held { result: Some(16), ..held(7, "done") });
-        // Made by a tick, of which another one has not heard.
+        // Created by a tick, of which another worker was not notified.
         for (worker, phase) in [("w1", Phase::Invoke), ("w2", Phase::Invoke), ("w2", Phase::Ok), ("w1", Phase::Unknown)] {
             story.note(worker, 365, phase, tick(1_000));
         }
@@ -88,7 +88,7 @@ impl Story {
             made: 1,
             skipped: 1,
         });
-        // Comes before the subscription begins, and twice after it.
+        // Published before the subscription begins, and twice after it.
         story.published(100, 580);
         for (at, phase) in [(585, Phase::Invoke), (586, Phase::Ok)] {
             story.note("w2", at, phase, Operation::Subscribe { subscription: SUBSCRIPTION.to_owned(), begin: Mark::Now });
@@ -99,7 +99,7 @@ impl Story {
         }
         story.snapshot.subscriptions.push(HeldSubscription { queue: SUBSCRIPTION.to_owned(), lost: 0 });
         story.terms.ordered.push((SUBSCRIPTION.to_owned(), 1));
-        // Comes later.
+        // Scheduled.
         story.enqueued(8, 370, Phase::Ok, 500, 25, Wish::Done);
         story.ran("w2", 8, 17, 880, 890, Ending::Ack);
 
@@ -125,7 +125,7 @@ impl Story {
         self.records.push(Record { process: process.to_owned(), wall_us: at, mono_us: at, phase, operation });
     }
 
-    /// Takes records out of the story.
+    /// Removes records from the story.
     pub(super) fn forget(&mut self, which: impl Fn(&Operation) -> bool) {
         self.records.retain(|record| !which(&record.operation));
     }
@@ -148,21 +148,21 @@ impl Story {
         self.snapshot.log.push(format!("event-{key}"));
     }
 
-    /// The subscription begins again at its start.
+    /// The subscription is rewound to its start.
     pub(super) fn rewound(&mut self, ms: u64) {
         for (at, phase) in [(ms, Phase::Invoke), (ms + 10, Phase::Ok)] {
             self.note("driver", at, phase, Operation::Rewind { subscription: SUBSCRIPTION.to_owned(), to: Mark::Start });
         }
     }
 
-    /// A person gives a job another payload.
+    /// An operator edits the payload of a job.
     pub(super) fn edited(&mut self, key: u64, ms: u64, phase: Phase) {
         for (at, phase) in [(ms, Phase::Invoke), (ms + 1, phase)] {
             self.note("driver", at, phase, Operation::Edit { id: id(key), digest: 99 });
         }
     }
 
-    /// The start of a claim brings this payload.
+    /// The start of a claim has this payload.
     pub(super) fn brings(&mut self, of: u64, payload: u64) {
         for record in &mut self.records {
             match &mut record.operation {
@@ -172,14 +172,14 @@ impl Story {
         }
     }
 
-    /// A person sets how many jobs of each key run at once.
+    /// An operator sets the number of jobs of each key that run at once.
     pub(super) fn capped(&mut self, cap: usize, ms: u64) {
         for (at, phase) in [(ms, Phase::Invoke), (ms + 1, Phase::Ok)] {
             self.note("driver", at, phase, Operation::Cap { cap });
         }
     }
 
-    /// Gives a job that was enqueued a unique key.
+    /// Gives an enqueued job a unique key.
     pub(super) fn unique(&mut self, job: u64, number: u64) {
         for record in &mut self.records {
             match &mut record.operation {
@@ -210,7 +210,7 @@ impl Story {
         self.note(worker, ms + 1, phase, operation);
     }
 
-    /// Claimed at one time, finished at the other.
+    /// Claimed at `from`, finished at `to`.
     pub(super) fn ran(&mut self, worker: &str, key: u64, claim: u64, from: u64, to: u64, ending: Ending) {
         self.claimed(worker, key, claim, from);
         self.starts(worker, key, claim, from);
@@ -221,7 +221,7 @@ impl Story {
         self.note(worker, ms, Phase::Ok, Operation::Renew { lane: format!("{worker}.a") });
     }
 
-    /// Counts one more.
+    /// Increases a counter.
     pub(super) fn count(&mut self, name: &str, more: u64) {
         *self.snapshot.counters.entry(name.to_owned()).or_default() += more;
     }
