@@ -882,34 +882,34 @@ async fn every_page_fits_its_window_and_can_be_read(scene: Scene) {
     let url = scene.url.clone();
     browse(|browser| {
         let mut problems = Vec::new();
-        for (width, height) in [(375, 812), (768, 1024), (1280, 900)] {
-            for theme in ["light", "dark"] {
-                let is_dark = theme == "dark";
-                browser.look(width, height, is_dark);
-                let mut read = |name: &str| {
-                    // On a busy machine the driver may answer before the page is loaded.
-                    browser.wait("document.readyState === 'complete' && document.querySelector('h1')");
+        let mut read = |name: &str| {
+            // On a busy machine the driver may answer before the page is there.
+            browser.wait("document.readyState === 'complete' && document.querySelector('h1')");
+            for (width, height) in [(375, 812), (768, 1024), (1280, 900)] {
+                for theme in ["light", "dark"] {
+                    let is_dark = theme == "dark";
+                    browser.look(width, height, is_dark);
                     let problem = browser.script(READABLE);
                     if problem != "" {
                         problems.push(format!("{name} at {width} pixels, {theme}: {problem}"));
                     }
                     picture(&browser, &format!("{width}-{theme}{name}"), (width, height, is_dark));
-                };
-                for page in pages {
-                    browser.open(&format!("{url}{}", page.strip_suffix('/').unwrap_or(page)));
-                    read(page);
-                }
-                for (page, first, button) in sure {
-                    browser.open(&format!("{url}{page}"));
-                    browser.script(first);
-                    browser.click(button);
-                    if button == "[data-all]" {
-                        browser.click("[formaction$='/delete']");
-                    }
-                    browser.wait("document.querySelector('.confirm, .danger')");
-                    read(&format!("{page}-sure"));
                 }
             }
+        };
+        for page in pages {
+            browser.open(&format!("{url}{}", page.strip_suffix('/').unwrap_or(page)));
+            read(page);
+        }
+        for (page, first, button) in sure {
+            browser.open(&format!("{url}{page}"));
+            browser.script(first);
+            browser.click(button);
+            if button == "[data-all]" {
+                browser.click("[formaction$='/delete']");
+            }
+            browser.wait("document.querySelector('.confirm, .danger')");
+            read(&format!("{page}-sure"));
         }
         assert!(problems.is_empty(), "{}", problems.join("\n"));
         // Every list is in the navigation, with its own letter.

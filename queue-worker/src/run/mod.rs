@@ -5,7 +5,7 @@
 //! 2. [`decode`](Run::decode) reads the envelope, and [`find`](Run::find) finds the task
 //!    (`find.rs`). A job whose effects commit with its ending may have ended already (`commit.rs`).
 //! 3. [`Options::of`](Options::of) merges the settings, and [`inject`](Run::inject) builds the
-//! context (`inject.rs`).
+//!    context (`inject.rs`).
 //! 4. [`announce`](Run::announce) to the pump that the handler begins: from now on it can be
 //!    cancelled.
 //! 5. [`handle`](Run::handle): the handler, within its timeout; panics are caught (`handle.rs`).
