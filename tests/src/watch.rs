@@ -1,4 +1,4 @@
-//! Commands as a server got them (`MONITOR`).
+//! The commands that a server has received (`MONITOR`).
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -9,13 +9,13 @@ use queue_conformance::patience::patience;
 
 use crate::server::Server;
 
-/// A look at all commands of a server, from here on.
+/// A view of all commands of a server, from now on.
 #[derive(Debug)]
 pub struct Watch(BufReader<TcpStream>);
 
 impl Watch {
     /// # Panics
-    /// When the server cannot be reached.
+    /// If the server cannot be reached.
     pub fn on(server: &Server) -> Watch {
         let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("the server listens");
         stream.set_read_timeout(Some(patience())).expect("a timeout can be set");
@@ -25,20 +25,20 @@ impl Watch {
         watch
     }
 
-    /// The next command: when, who, and what.
+    /// The next command: its time, its client, and its words.
     ///
     /// # Panics
-    /// When none comes in time.
+    /// If there is none in time.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).expect("a command comes");
         line.trim_end().to_owned()
     }
 
-    /// All commands up to here.
+    /// All commands up to now.
     ///
     /// # Panics
-    /// When one does not come in time.
+    /// If one does not arrive in time.
     pub fn until_now(mut self, server: &Server) -> Vec<String> {
         server.command(&["ECHO", "until now"]);
         let lines = std::iter::repeat_with(|| self.line());
@@ -48,7 +48,7 @@ impl Watch {
     /// The words of the next call of a script with this argument.
     ///
     /// # Panics
-    /// When none comes.
+    /// If there is none.
     pub fn call_with(&mut self, argument: &str) -> Vec<String> {
         loop {
             let line = self.line();

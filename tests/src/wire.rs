@@ -1,4 +1,4 @@
-//! One connection to a server, and what is said on it, as it is said.
+//! One connection to a server with its raw commands and replies.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-/// A connection that stays, unlike those of [`Server::ask`](crate::server::Server::ask).
+/// A persistent connection, unlike those of [`Server::ask`](crate::server::Server::ask).
 #[derive(Debug)]
 pub struct Wire(BufReader<TcpStream>);
 
@@ -14,7 +14,7 @@ impl Wire {
     /// A connection to a server of this machine. It waits five seconds for each reply.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// If no server listens there.
     pub fn to(port: u16) -> io::Result<Wire> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
@@ -22,10 +22,10 @@ impl Wire {
         Ok(Wire(BufReader::new(stream)))
     }
 
-    /// Sends one command; the line of its reply, or the text of a bulk reply.
+    /// Sends one command. Returns the line of its reply, or the text of a bulk reply.
     ///
     /// # Errors
-    /// When the connection ends, or no reply comes.
+    /// If the connection is closed, or there is no reply.
     pub fn say(&mut self, words: &[&str]) -> io::Result<String> {
         let mut request = format!("*{}\r\n", words.len());
         for word in words {

@@ -1,4 +1,4 @@
-//! The command line of a worker binary, as a shell sees it.
+//! The command line of a worker binary in a shell.
 
 use std::{
     io::{Read, Write},
@@ -14,7 +14,7 @@ use queue_tests::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A folder with a queue of its own.
+/// A folder with a separate queue.
 struct Place {
     folder: TempDir,
 }
@@ -39,7 +39,7 @@ impl Place {
         Ended::of(&output(&mut self.command(arguments)).unwrap())
     }
 
-    /// What a command prints, which must succeed.
+    /// The output of a command, which must succeed.
     fn ok(&self, arguments: &[&str]) -> String {
         let ended = self.run(arguments);
         assert_eq!(ended.code, 0, "{arguments:?}: {}", ended.stderr);
@@ -80,7 +80,7 @@ impl Ended {
     }
 }
 
-/// A worker process, ended with the test.
+/// A worker process that ends with the test.
 struct Working(Child);
 
 impl Working {
@@ -125,11 +125,11 @@ fn help_has_examples_with_the_name_of_the_program() {
     assert!(!place.file().exists(), "help opens no queue");
 }
 
-/// What bash completes behind a line, as when a person presses the tab key there.
+/// The completions of bash for a line, like after the tab key.
 fn completed(place: &Place, url: &str, line: &str) -> String {
     let script = place.folder.path().join("completions");
     std::fs::write(&script, place.ok(&["completions", "bash"])).unwrap();
-    // An interactive bash says why it completes nothing; the script must not.
+    // An interactive bash reports why it has no completions. The script must not.
     let asks = r#"source "$1"; COMP_LINE=$2; COMP_POINT=${#2}
         "$(complete -p shop_worker | sed 's/.*-F \([^ ]*\).*/\1/')" "$3"
         echo "${COMPREPLY[@]}""#;
@@ -192,7 +192,7 @@ fn a_shell_completes_names_that_the_broker_has() {
         assert_eq!(completed("topics rewind billing@"), "paid", "bash keeps the part before `@`");
         assert_eq!(completed(&format!("--url {url} queues pause o")), "orders");
     }
-    // A broker that does not answer, and one that is not there.
+    // A broker that does not answer, and one that does not exist.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     assert_eq!(completed(&place, &format!("redis://{}", silent.local_addr().unwrap()), "shop_worker queues pause "), "");
     assert_eq!(completed(&place, &format!("redis://127.0.0.1:{}", free_port()), "shop_worker queues pause "), "");
@@ -242,7 +242,7 @@ fn answers_fit_a_terminal_of_80_columns() {
         assert!(lines.len() <= 24 && lines.iter().all(|line| line.chars().count() <= 80), "{}", lines.join("\n"));
         lines.join("\n")
     };
-    // Numbers of every column are there, and the names as far as there is room.
+    // The numbers of all columns are shown. Names are shortened to the available space.
     let status = fits(&Ended::of(&output(&mut in_terminal(&place, "status")).expect("a terminal can be opened")).stdout);
     assert!(
         ["a-queue-with-a-long-name", "mail", "ready", "cancelled", "workers", "lanes"].iter().all(|word| status.contains(word)),
@@ -281,7 +281,7 @@ fn the_tables_of_an_outbox_are_printed() {
     }
 }
 
-/// It needs the database alone: here no broker can be reached.
+/// It needs only the database: no broker is reachable here.
 #[test]
 fn rows_of_an_outbox_are_listed_and_repaired() {
     use queue_outbox::sqlite::EnqueueAllIn;
@@ -341,8 +341,8 @@ fn rows_of_an_outbox_are_listed_and_repaired() {
     assert!(ended.code == 6 && ended.stderr.contains("queue outbox init --dialect sqlite"), "{}", ended.stderr);
 }
 
-/// As of a server that refuses connections without TLS. Its certificates: one that is signed by
-/// itself, and one of an authority.
+/// A server that refuses connections without TLS, with a self-signed certificate, and with one of
+/// an authority.
 #[tokio::test]
 async fn an_outbox_in_postgresql_is_reached_with_tls() {
     let place = Place::new();
@@ -350,7 +350,7 @@ async fn an_outbox_in_postgresql_is_reached_with_tls() {
     let url = server.database().await;
     let admin = queue_tests::postgres::connect(&url).await;
     admin.batch_execute(&queue_outbox::Dialect::Postgres.migration("public").unwrap()).await.unwrap();
-    // The server writes the files: they belong to its user.
+    // The server writes the files, so that they belong to its user.
     let write = async |name: &str, text: &str| {
         let sql = format!("COPY (SELECT unnest(string_to_array('{}', E'\n'))) TO PROGRAM 'umask 077; cat > {name}'", text.trim());
         admin.batch_execute(&sql).await.unwrap();
@@ -515,7 +515,7 @@ fn a_filter_reports_which_jobs_are_listed_and_changed() {
         rows["jobs"].as_array().unwrap().iter().map(|row| row["job"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(listed("payload~bob"), ["greetings/Bob"]);
-    // Both spellings are one filter.
+    // Both forms are one filter.
     for command in ["list", "search"] {
         let found = place.ok(&["jobs", command, "task=greet", "--where", "id!=Bob", "--where", "payload~c"]);
         assert!(found.contains("greetings/Cy") && !found.contains("greetings/Ada"), "{found}");
@@ -525,7 +525,7 @@ fn a_filter_reports_which_jobs_are_listed_and_changed() {
     let cancelled = place.ok(&["jobs", "cancel", "--all", "--state", "ready", "--where", "id~b"]);
     assert_eq!(cancelled, "greetings: 1 ready job cancelled");
     assert_eq!(listed("state=cancelled"), ["greetings/Bob"]);
-    // Whatever state they are in: one that moves meanwhile is met all the same.
+    // The state does not matter: a job that moves in the meantime is also found.
     let both = place.ok(&["jobs", "cancel", "--all", "--where", "id!=Ada", "--where", "task!=other"]);
     assert_eq!(both, "greetings: 1 job cancelled\norders: 1 job cancelled");
     let again = place.ok(&["jobs", "requeue", "--all", "--where", "state=cancelled", "--where", "id=Bob"]);
@@ -552,7 +552,7 @@ fn a_search_goes_through_all_queues_and_goes_on_with_its_cursor() {
     let first = search(&["task=greet", "--limit", "2"]);
     assert_eq!(names(&first), ["greetings/Ada", "greetings/Bob"]);
     let cursor = first["cursor"].as_str().expect("it goes on");
-    // What was seen leaves, and something else comes.
+    // The listed jobs are removed, and another one is added.
     place.ok(&["jobs", "cancel", "greetings/Ada", "greetings/Bob"]);
     place.ok(&["enqueue", "greet", "--args", r#"{"name":"Di"}"#, "--id", "Di"]);
     let rest = search(&["task=greet state=ready", "--queue", "greetings", "--limit", "9"]);
@@ -648,7 +648,7 @@ fn mistakes_are_reported_with_advice_and_nothing_is_stored() {
     assert_eq!(place.json(&["status", "--json"])["queues"], serde_json::json!([]));
 }
 
-/// The queue has to be there, and the jobs too, before it is asked whether they are to go.
+/// The queue and the jobs must exist before the confirmation is requested.
 #[test]
 fn a_preview_reports_how_many_jobs_would_be_removed() {
     let place = Place::new();
@@ -741,7 +741,7 @@ fn all_jobs_of_a_state_are_repaired_over_several_pages() {
     all_of_a_state(&place, &server.url());
 }
 
-/// Cancels and deletes more jobs than a page of any listing has.
+/// Cancels and deletes more jobs than a page of any list.
 fn all_of_a_state(place: &Place, url: &str) {
     const JOBS: usize = 20_000;
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -849,7 +849,7 @@ fn adds_reasons(place: &Place, url: &str) {
     assert!(at(&["status"]).contains("orders waits: 2 queue paused"));
     at(&["queues", "resume", "orders"]);
     assert!(at(&["status"]).contains("orders waits: 2 no worker"));
-    // Mistakes say what to write.
+    // The error has the valid values.
     let wrong = place.run(&["jobs", "list", "waiting=group_ful", "--url", url]);
     assert_eq!(wrong.code, 2);
     assert!(wrong.stderr.contains("did you mean `group_full`?"), "{}", wrong.stderr);
@@ -881,7 +881,7 @@ fn failures_are_listed(place: &Place, url: &str) {
         let dead = json(&["jobs", "list", "--state", "dead"])["jobs"].as_array().unwrap().len();
         (dead == 3).then_some(())
     });
-    // A worker that stops has reported.
+    // A stopping worker has sent its reports.
     assert_eq!(worker.stop(), 0);
     let rows = &json(&["failures"])["failures"];
     assert_eq!(rows.as_array().unwrap().len(), 2, "{rows}");
@@ -896,7 +896,7 @@ fn failures_are_listed(place: &Place, url: &str) {
     assert_eq!(json(&["failures", "--task", "greet"])["failures"].as_array().unwrap().len(), 1);
     assert_eq!(json(&["failures", "--queue", "greetings"])["failures"][0]["jobs"], serde_json::json!([nobody.split_once('/').unwrap().1]));
 
-    // One alone says what can be done, and that can be done.
+    // The page of one failure has its commands, and these work.
     let shown = at(&["failures", "show", &print]);
     assert!(shown.contains("close_order 2") && shown.contains(&one) && shown.contains(&other), "{shown}");
     let again = shown.lines().find_map(|line| line.strip_prefix("run again    shop_worker ")).unwrap_or_else(|| panic!("{shown}"));
@@ -907,7 +907,7 @@ fn failures_are_listed(place: &Place, url: &str) {
     assert_eq!(at(&again.split(' ').collect::<Vec<_>>()), "orders: 2 dead jobs requeued");
     assert!(place.run(&["jobs", "requeue", "--all", "--where", &alike, "--url", url]).stderr.contains("no job is dead and matches"));
 
-    // Mistakes say what to write.
+    // The error has the command that lists the failures.
     let unknown = place.run(&["failures", "show", "0123456789abcdef", "--json", "--url", url]);
     assert!(unknown.code == 3 && unknown.stderr.contains("`failures` lists them"), "{}", unknown.stderr);
     for command in [&["failures", "show", "timeout"][..], &["jobs", "list", "failure=timeout"]] {
@@ -954,7 +954,7 @@ fn the_command_reports_that_a_result_was_too_large_to_keep() {
     assert_eq!((waited.code, &told[0]["state"], &told[0]["result"]), (3, &"done".into(), &Value::Null));
     assert_eq!(told[0]["result_dropped"], why);
     assert!(place.ok(&["jobs", "show", &job]).contains(&format!("(dropped: {why})")));
-    // A copy runs, and has its own end.
+    // A copy runs and ends independently.
     let copy = place.ok(&["jobs", "duplicate", &job]);
     assert!(!place.ok(&["jobs", "show", &copy]).contains("dropped"));
 }
@@ -1054,7 +1054,7 @@ fn lists_workers(place: &Place, url: &str) {
         command.env("SHOP_NAME", "Ada").stdout(Stdio::null()).stderr(Stdio::null());
         Working(command.spawn().unwrap())
     };
-    // One that serves all queues, and one that was not told its release.
+    // One worker serves all queues, and one has no configured release.
     let workers = [start(&[], "v42"), start(&["--queue", "orders"], "")];
     let queues = |row: &Value| row["queues"].as_array().unwrap().iter().map(|queue| queue.as_str().unwrap().to_owned()).collect::<Vec<_>>();
     let rows = wait_for("both workers to be in all their queues, and to say what they use", || {
@@ -1086,7 +1086,7 @@ fn lists_workers(place: &Place, url: &str) {
     assert!(table.lines().count() == 3 && table.contains("greetings, orders, slow") && table.contains("v42"), "{table}");
     assert!(!table.contains("lease expired") && table.contains(" ago"), "{table}");
     assert!(table.matches("0/64").count() == 2 && (table.contains(" MiB") || table.contains("unknown")), "{table}");
-    // Each says what it uses in one of its queues, and people see it in all of them.
+    // Each worker reports its usage in one of its queues, and it is shown in all of them.
     for (queue, workers) in [("greetings", 1), ("orders", 2), ("slow", 1)] {
         let rows = json(&["workers", "--queue", queue])["workers"].as_array().unwrap().clone();
         assert!(rows.len() == workers && rows.iter().all(|row| row["load"]["slots"] == 64), "{queue}: {rows:?}");
@@ -1185,7 +1185,7 @@ fn a_doctor_reports_jobs_that_are_released_again_and_again() {
     assert!(!place.ok(&["doctor"]).contains("stopping workers"));
 }
 
-/// Expired entries that nobody removes, and a log that grows because somebody reads for long.
+/// Expired entries that are not removed, and a log that grows because of a long read.
 #[test]
 fn a_doctor_reports_what_piles_up_in_a_file() {
     let place = Place::new();
@@ -1294,7 +1294,7 @@ fn a_log_is_printed_and_followed_and_progress_is_shown() {
     let ended = place.run(&["jobs", "logs", &job]);
     assert_eq!((ended.code, &*ended.stdout), (0, ""), "{}", ended.stderr);
     assert!(ended.stderr.contains("its handler has logged nothing"), "{}", ended.stderr);
-    // Who follows is there before the worker is, and ends with the job.
+    // The followers start before the worker, and end with the job.
     let follows =
         |json: &[&str]| place.command(&[&["jobs", "logs", &job, "--follow"], json].concat()).stdout(Stdio::piped()).spawn().unwrap();
     let followers = [follows(&[]), follows(&["--json"])];
@@ -1313,7 +1313,7 @@ fn a_log_is_printed_and_followed_and_progress_is_shown() {
     assert!(printed.contains("looks for Ada") && !printed.contains('%'), "{printed}");
     let log = place.json(&["jobs", "logs", &job, "--json"]);
     assert_eq!((log["lines"][0]["level"].as_str(), log["next"].as_u64(), log["dropped"].as_u64()), (Some("info"), Some(2), Some(0)));
-    // It has ended: this is no progress any more.
+    // The job has ended, so this is no longer its progress.
     let shown = place.ok(&["jobs", "show", &job]);
     let has = |text: &str| shown.contains(text);
     assert!(has("last report") && has("50 % greeting Ada, ") && has("(attempt 1)") && !has("progress"), "{shown}");

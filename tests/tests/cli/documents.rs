@@ -1,11 +1,10 @@
-//! Every command that a page shows is one that the command line accepts.
+//! The command line accepts every command on the pages.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use queue_tests::command_line::Place;
 
-/// The commands in the shell blocks of a page, without their comments, and without what a shell
-/// would do with them.
+/// The commands in the shell blocks of a page, without comments and shell syntax.
 fn commands(page: &str) -> Vec<String> {
     let (mut commands, mut is_shell) = (Vec::new(), false);
     for line in page.lines().map(str::trim) {
@@ -67,7 +66,7 @@ fn words(command: &str) -> Vec<String> {
     words
 }
 
-/// These run until they are stopped, or print a page of help.
+/// These commands run until they are stopped, or print a page of help.
 const ENDLESS: [&str; 7] = ["work", "dashboard", "watch", "--watch", "--follow", "exporter", "relay"];
 
 #[test]
@@ -78,10 +77,10 @@ fn every_command_of_the_documents_is_accepted() {
     let (mut count, mut refused) = (0, Vec::new());
     for page in pages {
         let place = Place::sqlite(SHOP);
-        // So that there is a database.
+        // The enqueue creates the database.
         place.ok(&["enqueue", "greet", "--args", r#"{"name":"Ada"}"#]);
         let text = fs::read_to_string(&page).unwrap();
-        // What stands for a value cannot be run.
+        // A command with a placeholder cannot be run.
         for command in commands(&text).into_iter().filter(|command| !command.contains(['$', '…'])) {
             count += 1;
             let is_endless = |word: &str| ENDLESS.contains(&word) || word == "outbox";
@@ -94,7 +93,7 @@ fn every_command_of_the_documents_is_accepted() {
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
-/// Runs a command: why its arguments are refused, if they are.
+/// Runs a command. Returns the error if its arguments are refused.
 fn refusal(place: &Place, command: &str, is_endless: impl Fn(&str) -> bool) -> Option<String> {
     let words = words(command);
     let mut arguments: Vec<&str> = words[1..].iter().map(String::as_str).collect();
@@ -103,12 +102,12 @@ fn refusal(place: &Place, command: &str, is_endless: impl Fn(&str) -> bool) -> O
     }
     let output = place.run(&arguments);
     let said = String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default().to_owned();
-    // Without a terminal nobody can confirm.
+    // Without a terminal, the confirmation is not possible.
     let is_accepted = said.contains("unknown task") && is_of_a_page(&words) || said.contains("add --yes to confirm");
     (output.status.code() == Some(2) && !is_accepted).then_some(said)
 }
 
-/// Whether a page defines the task that a command enqueues, with the parameters that it is given.
+/// Whether a page defines the task of an enqueue, with its parameters.
 fn is_of_a_page(words: &[String]) -> bool {
     let behind = |word: &str| words.iter().position(|other| other == word).and_then(|at| words.get(at + 1));
     let (Some(task), Some(args)) = (behind("enqueue"), behind("--args")) else { return false };
@@ -174,7 +173,7 @@ fn entries(help: &str, section: &str) -> Vec<(String, String)> {
     entries
 }
 
-/// All commands, with those below them.
+/// All commands, including subcommands.
 fn all_commands(place: &Place, command: &str) -> Vec<String> {
     let below = entries(&help(place, command), "Commands:").into_iter().filter(|(name, _)| name != "help");
     let below = below.flat_map(|(name, _)| all_commands(place, format!("{command} {name}").trim()));
@@ -191,7 +190,7 @@ fn escaped(text: &str) -> String {
     parts.split('`').enumerate().map(escape).collect::<Vec<_>>().join("`")
 }
 
-/// The page with the options of all commands, as it has to be.
+/// The expected page with the options of all commands.
 fn page_of_options(place: &Place) -> String {
     let mut page = "# Options of all commands\n\nEvery command of the [command line](command-line.md) with its arguments and options, as `--help` prints\n\
                     them. Every command also takes `--url` and `--help`. This page is generated: `QUEUE_TEST_ACCEPT=1 cargo test\n\
