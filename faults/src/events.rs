@@ -1,4 +1,4 @@
-//! The events of the suite: each carries a plan, as jobs do, for the handlers of all subscriptions.
+//! The events of the suite. Like jobs, each carries a plan for the handlers of all subscriptions.
 
 use queue_core::{Registry, prelude::*};
 
@@ -10,21 +10,21 @@ use crate::{
 /// The topic of all events.
 pub const TOPIC: &str = "happenings";
 
-/// The failure that buries a job of an event.
+/// The number of the failure that buries a job of an event.
 pub const ATTEMPTS: u32 = 3;
 
-/// How much longer than planned a handler of the slow subscription takes.
+/// The factor by which a handler of the slow subscription takes longer.
 const SLOWER: u32 = 20;
 
-/// Something happened.
+/// An event.
 #[derive(Debug, Event)]
 #[event(topic = "happenings", name = "happening")]
 pub struct Happening {
-    /// Its number.
+    /// The number of the event.
     pub key: u64,
-    /// Bytes without a meaning.
+    /// Padding.
     pub pad: String,
-    /// What handlers do.
+    /// The actions of handlers.
     pub plan: Plan,
 }
 
@@ -33,16 +33,16 @@ pub struct Happening {
 pub enum Subscriber {
     /// Handles the events of one group in their order.
     Ordered,
-    /// Handles them as they come.
+    /// Handles events in any order.
     Plain,
-    /// Handles them as they come, and takes long.
+    /// Handles events in any order, and takes long.
     Slow,
     /// Begins with the event after its first worker.
     Late,
 }
 
 impl Subscriber {
-    /// All.
+    /// All subscriptions.
     pub const ALL: [Subscriber; 4] = [Subscriber::Ordered, Subscriber::Plain, Subscriber::Slow, Subscriber::Late];
 
     /// The name of the subscription.
@@ -60,7 +60,7 @@ impl Subscriber {
         queue_core::broker::subscription_address(self.name(), TOPIC)
     }
 
-    /// Lets a worker know its function.
+    /// Registers its function at a worker.
     pub fn register(self, registry: &mut Registry) {
         match self {
             Subscriber::Ordered => registry.register::<in_order>(),

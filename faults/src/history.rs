@@ -1,8 +1,8 @@
-//! What processes write down of what they do: one append-only file each, a line per record.
+//! The recorded actions of processes: one append-only file for each, with a line per record.
 //!
-//! A record is written in one piece before the next thing happens, so that a process that is killed
-//! leaves a whole history: at worst its last line is torn, and an operation without an answer may
-//! or may not have happened.
+//! A record is written in one piece before the next action. A killed process therefore leaves a
+//! complete history: at most its last line is torn, and an operation without an answer may or may
+//! not have happened.
 
 use std::{
     fs::{File, OpenOptions},
@@ -15,7 +15,7 @@ use std::{
 use queue_core::{JobId, topics::Begin};
 use serde::{Deserialize, Serialize};
 
-/// Where an operation stands.
+/// The phase of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -25,27 +25,27 @@ pub enum Phase {
     Ok,
     /// It was refused, and has not happened.
     Fail,
-    /// Nobody can say.
+    /// The result is unknown.
     Unknown,
 }
 
-/// How a delivery ends, without what comes along.
+/// The ending of a delivery, without its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
     /// Done.
     Ack,
-    /// Failed: comes back after so many milliseconds.
+    /// Failed: comes back after `delay_ms`.
     Nack {
         /// The backoff.
         delay_ms: u64,
     },
-    /// Comes back after so many milliseconds.
+    /// Comes back after `delay_ms`.
     Snooze {
         /// The delay.
         delay_ms: u64,
     },
-    /// Its next round comes after so many milliseconds.
+    /// Its next round comes after `delay_ms`.
     Repeat {
         /// The delay.
         delay_ms: u64,
@@ -59,16 +59,16 @@ pub enum Ending {
     Cancel,
     /// Too late.
     Expire,
-    /// Given back.
+    /// Returned.
     Return,
-    /// Set aside for somebody who knows its task.
+    /// Parked for a worker with its task.
     Park,
-    /// The answer to a delivery that was taken away.
+    /// The answer to a revoked delivery.
     Void,
 }
 
 impl Ending {
-    /// True when nothing should happen to the job any more.
+    /// Whether the job has ended permanently.
     pub fn is_final(self) -> bool {
         matches!(self, Ending::Ack | Ending::Bury { .. } | Ending::Cancel | Ending::Expire)
     }
@@ -89,7 +89,7 @@ impl Ending {
         }
     }
 
-    /// How long the job waits before it may come back.
+    /// The delay until the job may come back.
     pub fn delay_ms(self) -> u64 {
         match self {
             Ending::Nack { delay_ms } | Ending::Snooze { delay_ms } | Ending::Repeat { delay_ms } => delay_ms,
@@ -98,20 +98,20 @@ impl Ending {
     }
 }
 
-/// What a job should come to, if all goes well.
+/// The expected result of a job without faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wish {
     /// Done.
     #[default]
     Done,
-    /// Dead: it fails for good, kills its process, or cannot be read.
+    /// Dead: it fails permanently, kills its process, or cannot be read.
     Dead,
-    /// Whatever: it is cancelled or deleted on the way.
+    /// Any result: it is cancelled or deleted before.
     Any,
 }
 
-/// Where a subscription begins, or begins again.
+/// The begin of a subscription, or the target of its rewind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mark {
@@ -133,20 +133,20 @@ impl From<Begin> for Mark {
     }
 }
 
-/// The name of a job in histories: its id, and before it the queue, if that is the one of a
-/// subscription, as an event has one id in all of them.
+/// The name of a job in histories: its id. For a job of a subscription, the queue comes before the
+/// id, because an event has one id in all subscriptions.
 pub fn job_name(queue: &str, id: &JobId) -> String {
     if queue.contains('@') { format!("{queue}/{id}") } else { id.to_string() }
 }
 
-/// The queue of the subscription in which a job is, by its name; `None`: it is in the queue of all
+/// The queue of the subscription of a job, by its name. `None` if the job is in the queue of all
 /// jobs.
 pub fn subscription_of(name: &str) -> Option<&str> {
     name.split_once('/').map(|(queue, _)| queue).filter(|queue| queue.contains('@'))
 }
 
-/// What is done. Jobs are known by their id to the broker, and by their key, a number in the
-/// payload, to those who enqueue.
+/// An operation. The broker identifies jobs by their id, and producers identify them by their key,
+/// a number in the payload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
@@ -154,17 +154,17 @@ pub enum Operation {
     Enqueue {
         /// The job's number.
         key: u64,
-        /// Its id, as far as it is known.
+        /// Its id, if known.
         id: Option<String>,
         /// A digest of its payload.
         digest: u64,
         /// How long it has to wait.
         delay_ms: u64,
-        /// The failure that buries it.
+        /// The number of the failure that buries it.
         max_attempts: u32,
         /// Whether the broker had it already.
         existing: bool,
-        /// What it should come to.
+        /// Its expected result.
         wish: Wish,
         /// The number of its unique key, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,38 +174,37 @@ pub enum Operation {
     Publish {
         /// The number of the event.
         key: u64,
-        /// Its id, as far as it is known.
+        /// Its id, if known.
         id: Option<String>,
         /// A digest of its payload.
         digest: u64,
         /// Whether it was published before, under the same given id.
         again: bool,
-        /// What its jobs should come to.
+        /// The expected result of its jobs.
         wish: Wish,
     },
-    /// A subscription is made: `Fail` when it was there.
+    /// A subscription is created. `Fail` if it existed.
     Subscribe {
         /// Its queue.
         subscription: String,
         /// Where it begins.
         begin: Mark,
     },
-    /// A subscription begins again.
+    /// A subscription is rewound.
     Rewind {
         /// Its queue.
         subscription: String,
-        /// Where.
+        /// The target.
         to: Mark,
     },
-    /// Events were removed that their topic does not keep.
+    /// Events past the retention of their topic were removed.
     Trim {
-        /// How many.
+        /// The number of removed events.
         entries: u64,
-        /// How often a subscription had not read one of them.
+        /// The number of times that a subscription had not read one of them.
         lost: u64,
     },
-    /// A tick of a schedule makes its job: `Ok` when it was stored, `Fail` when a job of this id
-    /// exists.
+    /// The job of a tick is created. `Ok` if it was stored, `Fail` if a job with this id exists.
     Tick {
         /// The schedule.
         schedule: String,
@@ -214,7 +213,7 @@ pub enum Operation {
         /// The id of the job.
         id: String,
     },
-    /// A turn brought a job.
+    /// A turn has claimed a job.
     Claim {
         /// The job.
         id: String,
@@ -222,7 +221,7 @@ pub enum Operation {
         lane: String,
         /// The claim number: with the lane the token of the delivery.
         claim: u64,
-        /// By the broker's clock.
+        /// The time of the broker's clock.
         at_ms: i64,
         /// Failures so far.
         attempts: u32,
@@ -231,13 +230,13 @@ pub enum Operation {
     },
     /// A handler begins.
     Start {
-        /// The job's number, as its payload says.
+        /// The job's number in its payload.
         key: u64,
         /// The job.
         id: String,
         /// The claim number.
         claim: u64,
-        /// The digest of the payload as it came.
+        /// The digest of the received payload.
         digest: u64,
     },
     /// A handler ends.
@@ -246,10 +245,10 @@ pub enum Operation {
         id: String,
         /// The claim number.
         claim: u64,
-        /// In one word.
+        /// The result in one word.
         how: String,
     },
-    /// A delivery is finished: `Ok` when it counted, `Fail` when its lease was lost.
+    /// A delivery is finished. `Ok` if the finish was accepted, `Fail` if its lease was lost.
     Finish {
         /// The job.
         id: String,
@@ -257,12 +256,12 @@ pub enum Operation {
         lane: String,
         /// The claim number.
         claim: u64,
-        /// The turn that carries it: sent again, it is the same finish.
+        /// The turn that carries it. If it is sent again, it is the same finish.
         seq: u64,
-        /// How.
+        /// The ending.
         ending: Ending,
     },
-    /// A worker asks for jobs: `Ok` when it has written down what it got.
+    /// A worker requests jobs. `Ok` if it has recorded the result.
     Ask {
         /// The lane.
         lane: String,
@@ -274,60 +273,60 @@ pub enum Operation {
         /// The lane.
         lane: String,
     },
-    /// A lane was fenced: its jobs are taken back.
+    /// A lane was fenced, and its jobs are reclaimed.
     Fence {
         /// The lane.
         lane: String,
     },
-    /// A person or the application takes a job away.
+    /// An operator or the application cancels a job.
     Cancel {
         /// The job.
         id: String,
     },
-    /// A person puts a dead job back.
+    /// An operator requeues a dead job.
     Requeue {
         /// The job.
         id: String,
     },
-    /// A person changes what a waiting job carries.
+    /// An operator edits a waiting job.
     Edit {
         /// The job.
         id: String,
         /// The digest of its new payload.
         digest: u64,
     },
-    /// A person sets how many jobs of each key run at once.
+    /// An operator sets the number of jobs of each key that run at once.
     Cap {
-        /// How many.
+        /// The number of jobs.
         cap: usize,
     },
-    /// A person removes a job.
+    /// An operator deletes a job.
     Delete {
         /// The job.
         id: String,
     },
     /// A worker process is ready.
     Up {
-        /// Most jobs at once.
+        /// The maximum number of concurrent jobs.
         concurrency: usize,
-        /// The tasks that it knows.
+        /// The tasks of the worker.
         tasks: Vec<String>,
     },
     /// A worker process has ended or was killed.
     Down,
-    /// Harm is done.
+    /// A fault is injected.
     Fault {
-        /// Which.
+        /// The name of the fault.
         name: String,
-        /// To whom: a process of the history, the broker, or the line between.
+        /// The target: a process of the history, the broker, or a connection.
         target: String,
     },
-    /// All harm has ended.
+    /// All faults have ended.
     Heal,
 }
 
 impl Operation {
-    /// The id of the job that it is about.
+    /// The id of the job of the operation.
     pub fn id(&self) -> Option<&str> {
         match self {
             Operation::Enqueue { id, .. } | Operation::Publish { id, .. } => id.as_deref(),
@@ -348,19 +347,19 @@ impl Operation {
 /// One line of a history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Who.
+    /// The process.
     #[serde(rename = "p")]
     pub process: String,
-    /// When, in microseconds since 1970 by the wall clock.
+    /// The time in microseconds since 1970, by the wall clock.
     #[serde(rename = "w")]
     pub wall_us: u64,
-    /// When, in microseconds since the process began to write.
+    /// The time in microseconds since the first record of the process.
     #[serde(rename = "m")]
     pub mono_us: u64,
-    /// Where the operation stands.
+    /// The phase of the operation.
     #[serde(rename = "f")]
     pub phase: Phase,
-    /// What.
+    /// The operation.
     #[serde(rename = "o")]
     pub operation: Operation,
 }
@@ -381,7 +380,7 @@ enum Sink {
     Memory(Memory),
 }
 
-/// A history in memory, by the runtime's clock: of processes that are simulated.
+/// A history in memory with the runtime's clock, for simulated processes.
 #[derive(Clone, Debug)]
 pub struct Memory {
     began: tokio::time::Instant,
@@ -389,30 +388,30 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// An empty one. Its time begins now, at [`ORIGIN_US`].
+    /// An empty history. Its time begins now, at [`ORIGIN_US`].
     pub fn begin() -> Memory {
         Memory { began: tokio::time::Instant::now(), records: Arc::default() }
     }
 
-    /// Microseconds since 1970, as this history counts them.
+    /// Microseconds since 1970, by the clock of this history.
     pub fn now_us(&self) -> u64 {
         ORIGIN_US + u64::try_from(self.began.elapsed().as_micros()).expect("fits for ages")
     }
 
-    /// Everything that was written.
+    /// All records.
     pub fn records(&self) -> Vec<Record> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// When simulated time begins.
+/// The start of simulated time.
 pub const ORIGIN_US: u64 = 1_000_000_000_000_000;
 
 impl Recorder {
     /// Appends to a file.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// If it cannot be opened.
     pub fn open(path: &Path, process: impl Into<String>) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         let sink = Sink::File { file, began: Instant::now() };
@@ -429,10 +428,10 @@ impl Recorder {
         self.note_all([(phase, operation)]);
     }
 
-    /// Writes several in one piece: whole lines, whoever dies.
+    /// Writes several records in one piece, so that a crash leaves complete lines.
     ///
     /// # Panics
-    /// When the file cannot be written: a history with holes proves nothing.
+    /// If the file cannot be written, because a history with gaps proves nothing.
     pub fn note_all(&self, records: impl IntoIterator<Item = (Phase, Operation)>) {
         let record = |wall_us, mono_us, (phase, operation)| {
             let process = self.0.process.clone();
@@ -458,16 +457,16 @@ impl Recorder {
     }
 }
 
-/// The variable that says by how many milliseconds the clock of a process is moved.
+/// The variable with the error of a process's clock, in milliseconds.
 pub const CLOCK: &str = "FAULTS_CLOCK_MS";
 
-/// Microseconds since 1970, by a clock that was set once and never steps: histories of one machine
-/// can be compared.
+/// Microseconds since 1970, by a clock that is set once and never jumps, so that histories of one
+/// machine are comparable.
 pub fn now_us() -> u64 {
     static BASE: OnceLock<(Instant, u64)> = OnceLock::new();
     let (began, wall) = BASE.get_or_init(|| {
-        // A process that loses the processor between the two readings would be behind all others
-        // for good: the closest pair counts.
+        // A process that loses the processor between the two readings would always be behind the
+        // others. The closest pair is used.
         let readings = (0..100).map(|_| {
             let began = Instant::now();
             let wall = SystemTime::UNIX_EPOCH.elapsed().expect("the clock is past 1970");
@@ -475,24 +474,24 @@ pub fn now_us() -> u64 {
         });
         let (_, began, wall) = { readings }.min_by_key(|(apart, ..)| *apart).expect("there are some");
         let wall = i64::try_from(wall.as_micros()).expect("fits for ages");
-        // A process whose clock was moved takes that back here.
+        // A process whose clock was moved subtracts the error here.
         let moved_ms: i64 = std::env::var(CLOCK).ok().and_then(|ms| ms.parse().ok()).unwrap_or(0);
         (began, u64::try_from(wall - moved_ms * 1000).expect("it is past 1970 all the same"))
     });
     wall + u64::try_from(began.elapsed().as_micros()).expect("fits for ages")
 }
 
-/// The fault after which a broker may have forgotten what was not acknowledged.
+/// The fault after which a broker may have lost unacknowledged data.
 pub const POWER_CUT: &str = "power cut";
 
-/// The fault after which a broker may have forgotten what it acknowledged, too.
+/// The fault after which a broker may also have lost acknowledged data.
 pub const TAIL_CUT: &str = "cut tail";
 
 /// Reads the histories in a folder (`*.jsonl`) and merges them by time. Records of one process keep
 /// their order.
 ///
 /// # Errors
-/// When a file cannot be read, or has a line that is no record and is not a torn last one.
+/// If a file cannot be read, or has an invalid line that is not a torn last one.
 pub fn read(folder: &Path) -> io::Result<Vec<Record>> {
     let mut records = Vec::new();
     for entry in std::fs::read_dir(folder)? {

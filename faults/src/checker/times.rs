@@ -1,4 +1,4 @@
-//! When a job runs: I9, I10, I11.
+//! I9, I10, I11: the times of runs.
 
 use super::{
     Invariant,
@@ -16,13 +16,13 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// I10 and I11 of the first delivery: not before the delay is over, and not long after it.
+/// I10 and I11 of the first delivery: not before the end of the delay, and not long after it.
 fn first_start(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
     let (Some(enqueue), Some(first)) = (facts.enqueue_of(job), job.deliveries.values().next()) else { return };
     let at_ms = first.given_ms(facts.terms);
     let due_ms = enqueue.span.from_us / 1000 + enqueue.delay_ms;
-    // A server whose file ended in the middle of the enqueue may have the job and not its time: the
-    // auditor finds that it waits nowhere.
+    // A server whose file ended in the middle of the enqueue may have the job without its time. The
+    // auditor then finds the job, because it does not wait anywhere.
     if at_ms + ROUNDING_MS < due_ms && !facts.tail_was_cut(enqueue.span.from_us, first.claimed_us) {
         broken(found, Invariant::NeverEarly, id, format!("claim {} came {} ms before it was due", first.claim, due_ms - at_ms));
     }
@@ -34,19 +34,19 @@ fn first_start(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Findi
     }
 }
 
-/// I9 and I10 of the others: not before what its finish asked for, and a failure waits for half of
-/// its nominal backoff.
+/// I9 and I10 of the others: not before the time in the finish. A failure waits for at least half
+/// of its nominal backoff.
 fn later_starts(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
     let mut failures = 0;
     for (earlier, later) in job.deliveries.values().zip(job.deliveries.values().skip(1)) {
         let Some(finish) = earlier.accepted().filter(|finish| !finish.ending.is_final()) else { continue };
-        // An event that is read again is a new job, which waits for nothing.
+        // An event that is read again is a new job without a delay.
         let is_between = |span: &Span| span.from_us <= later.claimed_us && span.to_us.is_none_or(|to| to >= earlier.claimed_us);
         if job.rewinds.iter().any(|(span, _)| is_between(span)) {
             continue;
         }
-        // A delay that the broker has forgotten with the tail of its file is over; and it counts no
-        // failure.
+        // A delay that the broker has lost with the end of its file no longer applies, and its
+        // failure does not count.
         let is_failure = matches!(finish.ending, Ending::Nack { .. });
         if (!is_failure || later.attempts == earlier.attempts) && facts.tail_was_cut(finish.span.from_us, later.claimed_us) {
             continue;

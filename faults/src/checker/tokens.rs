@@ -1,4 +1,4 @@
-//! Who may run and finish a job: I4 to I7, and I18.
+//! I4 to I7, and I18: the holders and finishes of jobs.
 
 use super::{
     Invariant,
@@ -17,37 +17,38 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// Why a job was delivered again.
+/// The reason of another delivery of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cause {
-    /// In one word, as it is counted.
+    /// The name under which it is counted.
     pub(super) name: &'static str,
-    /// Since when it may have been in effect.
+    /// The earliest time at which it may have taken effect.
     pub(super) since_us: u64,
 }
 
-/// Why `later` followed `earlier`: a finish that counted, or else the first that may have led to
-/// it.
+/// The reason why `later` followed `earlier`: an accepted finish, or else the first event that may
+/// have caused it.
 pub(super) fn cause(facts: &Facts<'_>, job: &Job<'_>, earlier: &Delivery<'_>, later: &Delivery<'_>) -> Option<Cause> {
     let by = |finish: &Finish| Cause { name: finish.ending.name(), since_us: finish.span.from_us };
     let comes_back = |finish: &&Finish| !finish.ending.is_final();
     if let Some(accepted) = earlier.accepted().filter(comes_back) {
         return Some(by(accepted));
     }
-    // A person's change may take effect, and its job be claimed, before the answer is there.
+    // The change of an operator may take effect, and the job may be claimed, before the answer
+    // arrives.
     let revivals = job.revivals().filter(|span| span.to_us.is_none_or(|to| to >= earlier.claimed_us));
     let rewinds = job.rewinds.iter().filter(|(span, fate)| *fate != Fate::Refused && ran_through(facts, job, *span, earlier));
     let person = revivals.chain(rewinds.map(|(span, _)| *span)).map(|span| Cause { name: "person", since_us: span.from_us });
     let lost = facts.fenced_since(earlier.lane).map(|since_us| Cause { name: "reclaim", since_us });
-    // A claim is not waited for until it is on disk: the broker may have forgotten it.
+    // A claim does not wait for the disk, so the broker may have lost it.
     let cut = facts.faults.iter().filter(|(at, name, _)| *name == POWER_CUT && *at >= earlier.claimed_us);
     let cut = cut.map(|(at, ..)| Cause { name: POWER_CUT, since_us: *at });
     let causes: Vec<Cause> = person.chain(lost).chain(cut).chain(earlier.possible().filter(comes_back).map(by)).collect();
     causes.iter().find(|cause| cause.since_us <= later.claimed_us).or(causes.first()).copied()
 }
 
-/// Whether a job may have been active at a rewind, and has ended for the first time since: its event
-/// is handled again when the subscription comes to it. A job that waited is removed by the rewind.
+/// Whether a job may have been active at a rewind, and has ended for the first time since. Its
+/// event is handled again when the subscription reaches it. A waiting job is removed by the rewind.
 fn ran_through(facts: &Facts<'_>, job: &Job<'_>, rewind: Span, earlier: &Delivery<'_>) -> bool {
     let is_over = |one: &Delivery<'_>| one.accepted().is_some_and(|finish| finish.ending.is_final());
     let is_before = |at_us: u64| rewind.to_us.is_none_or(|to| at_us <= to);
@@ -60,7 +61,7 @@ fn ran_through(facts: &Facts<'_>, job: &Job<'_>, rewind: Span, earlier: &Deliver
             }
             running.claim
         }
-        // A worker may have had it that could not report its claim.
+        // A worker may have held it without recording its claim.
         None => {
             let mut published = job.key.and_then(|key| facts.publishes.get(&key)).into_iter().flatten();
             let mut unseen = facts.unanswered_until(0).into_iter();
@@ -75,7 +76,7 @@ fn ran_through(facts: &Facts<'_>, job: &Job<'_>, rewind: Span, earlier: &Deliver
     job.deliveries.range(since..=earlier.claim).filter(|(_, one)| is_over(one)).count() <= 1
 }
 
-/// I5, but for what needs the next delivery.
+/// I5, except for the checks that need the next delivery.
 fn fencing(id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
     for claim in &job.shared_claims {
         broken(found, Invariant::Fencing, id, format!("claim {claim} was given to two lanes"));
@@ -89,7 +90,7 @@ fn fencing(id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// I4 to I7 between two deliveries that follow each other by number.
+/// I4 to I7 between two consecutive deliveries.
 fn successor(facts: &Facts<'_>, id: &str, job: &Job<'_>, earlier: &Delivery<'_>, later: &Delivery<'_>, found: &mut Vec<Finding>) {
     let (first, second) = (earlier.claim, later.claim);
     if earlier.given_ms(facts.terms) > later.given_ms(facts.terms) {
@@ -124,7 +125,7 @@ fn started_twice(id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// I18: a cancel that is over before a claim or a finish is sent goes before it.
+/// I18: a cancel that was answered before a claim or a finish was sent takes precedence.
 fn cancelled(id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
     let done = job.cancels.iter().filter(|(_, fate)| *fate == Fate::Happened).filter_map(|(span, _)| span.to_us).min();
     let Some(done) = done else { return };

@@ -1,4 +1,4 @@
-//! What is kept of what handlers told is of the runs that held the job: I17.
+//! I17: the stored reports of handlers belong to runs that held the job.
 
 use super::{
     Invariant,
@@ -16,8 +16,8 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// The log has of each run the first lines that it told, all of them of the run with which the job
-/// is done, and none of a run after the next has begun.
+/// The log has the first lines of each run, and all lines of the run with which the job is done. It
+/// has no lines of a run from after the start of the next one.
 fn wrong(job: &Job<'_>, log: &[Told], progress: Option<u64>, is_done: bool) -> Option<String> {
     let mut last: Option<Told> = None;
     for line in log {

@@ -1,9 +1,9 @@
-//! A subscription has every event of its span, and none from before its begin: I29.
+//! I29: a subscription gets every event of its span, and none from before its begin.
 //!
-//! The span begins where the subscription was made, or where a person has let it begin again. It
-//! ends with what its topic has removed before the subscription had read it, which is counted: so
-//! many events may be missing, and no more. Of a broker that may lose what it has acknowledged,
-//! those events are asked for that its log has in the end.
+//! The span begins where the subscription was created, or where an operator has rewound it. The
+//! events that its topic removed before the subscription had read them are counted. At most that
+//! many events may be missing. For a broker that may lose acknowledged data, only the events in its
+//! final log are checked.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,9 +21,9 @@ use crate::history::Mark;
 struct Event<'a> {
     id: &'a str,
     publish: &'a Enqueued<'a>,
-    /// Whether it is in the log in the end.
+    /// Whether it is in the final log.
     in_log: bool,
-    /// Whether it is, or was, surely in the log.
+    /// Whether it surely is or was in the log.
     stands: bool,
 }
 
@@ -37,7 +37,8 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// How many jobs the subscriptions have surely made of events, and how many they may have made.
+/// The number of jobs that the subscriptions have surely created from events, and the possible
+/// number.
 pub(super) fn fed(facts: &Facts<'_>) -> RangeInclusive<usize> {
     let (events, mut sure, mut possible) = (events(facts), 0, 0);
     for held in &facts.snapshot.subscriptions {
@@ -68,12 +69,12 @@ fn job_of<'a, 'b>(facts: &'a Facts<'b>, held: &HeldSubscription, id: &str) -> Op
     facts.jobs.get(&*name(held, id))
 }
 
-/// Since when the subscription surely was there; before that it may not have been.
+/// The time from which the subscription surely existed.
 fn since(of: &Subscription<'_>) -> Option<u64> {
     of.made.iter().filter(|made| made.fate != Fate::Open).filter_map(|made| made.span.to_us).min()
 }
 
-/// Whether an event may lie before a mark that was set then.
+/// Whether an event may be before a mark that was set at that time.
 fn may_lie_before(publish: &Enqueued<'_>, mark: &Marked<'_>) -> bool {
     match mark.mark {
         Mark::Start => false,
@@ -82,7 +83,7 @@ fn may_lie_before(publish: &Enqueued<'_>, mark: &Marked<'_>) -> bool {
     }
 }
 
-/// Whether an event surely lies before it.
+/// Whether an event is surely before it.
 fn lies_before(publish: &Enqueued<'_>, mark: &Marked<'_>) -> bool {
     let Some(to) = publish.span.to_us.filter(|_| publish.fate == Fate::Happened) else { return false };
     match mark.mark {
@@ -92,14 +93,14 @@ fn lies_before(publish: &Enqueued<'_>, mark: &Marked<'_>) -> bool {
     }
 }
 
-/// Every event that stands is handled, is there, or is among those that were counted as lost.
+/// Every event that is surely in the log is handled, exists as a job, or is counted as lost.
 fn complete(facts: &Facts<'_>, held: &HeldSubscription, of: &Subscription<'_>, events: &[Event<'_>], found: &mut Vec<Finding>) {
     let Some(since) = since(of) else { return };
     let is_of_span = |event: &&Event<'_>| {
         let begins = of.made.iter().filter(|made| made.fate != Fate::Refused);
         let was_there = event.publish.span.from_us > since;
-        // One that begins at the oldest event has those that were there before, unless they had
-        // been removed.
+        // A subscription that begins at the oldest event gets the earlier events that were not
+        // removed.
         let is_after_begin =
             was_there || event.in_log && begins.clone().next().is_some() && begins.clone().all(|made| made.mark == Mark::Start);
         let passed = of.rewinds.iter().any(|rewind| rewind.fate != Fate::Refused && may_lie_before(event.publish, rewind));
@@ -116,7 +117,7 @@ fn complete(facts: &Facts<'_>, held: &HeldSubscription, of: &Subscription<'_>, e
         );
         broken(found, Invariant::Subscriptions, &name(held, first.id), format!("subscription {} {what}", held.queue));
     }
-    // Whatever it has never heard of may be lost, and an event that was published twice lies in the
+    // An event that it has never received may be lost. An event that was published twice is in the
     // log twice.
     let unheard = facts.publishes.values().flatten().filter(|publish| publish.fate != Fate::Refused);
     let unheard = unheard.filter(|publish| publish.existing || publish.id.is_none_or(|id| job_of(facts, held, id).is_none())).count();
@@ -126,17 +127,17 @@ fn complete(facts: &Facts<'_>, held: &HeldSubscription, of: &Subscription<'_>, e
     }
 }
 
-/// No event starts that lies before every place where the subscription has begun by then.
+/// No event starts that is before all positions where the subscription has begun by then.
 fn nothing_before(facts: &Facts<'_>, held: &HeldSubscription, of: &Subscription<'_>, events: &[Event<'_>], found: &mut Vec<Finding>) {
     let begun: Vec<&Marked<'_>> = of.made.iter().chain(&of.rewinds).filter(|marked| marked.fate != Fate::Refused).collect();
     if of.made.iter().all(|made| made.fate == Fate::Refused) {
-        // Nobody has written down who made it.
+        // There is no record of its creation.
         return;
     }
     for event in events {
         let Some(first) = job_of(facts, held, event.id).and_then(|job| job.deliveries.values().next()) else { continue };
         let so_far = || begun.iter().filter(|marked| marked.span.from_us <= first.claimed_us);
-        // One that was published again lies in the log twice.
+        // An event that was published again is in the log twice.
         let mut published = facts.publishes.get(&event.publish.key).into_iter().flatten().filter(|publish| publish.fate != Fate::Refused);
         if published.all(|publish| so_far().all(|marked| lies_before(publish, marked))) {
             let what = format!("subscription {} had event {} from before its begin", held.queue, event.publish.key);
@@ -145,10 +146,10 @@ fn nothing_before(facts: &Facts<'_>, held: &HeldSubscription, of: &Subscription<
     }
 }
 
-/// After a rewind every event from its mark on that the log still has is handled again, but for one
-/// whose job ran meanwhile, and one that was published twice: the subscription may not have read
-/// its second entry yet, and skips it then. A later rewind that may have happened may have skipped
-/// what lies before its own mark.
+/// After a rewind, every event from its mark on that is still in the log is handled again. There
+/// are two exceptions: an event whose job ran in the meantime, and one that was published twice.
+/// The subscription may not have read the second entry yet, and then skips it. A later rewind may
+/// have skipped the events before its own mark.
 fn handled_again(facts: &Facts<'_>, held: &HeldSubscription, of: &Subscription<'_>, events: &[Event<'_>], found: &mut Vec<Finding>) {
     let rewinds: BTreeMap<u64, &Marked<'_>> =
         of.rewinds.iter().filter(|rewind| rewind.fate == Fate::Happened).map(|rewind| (rewind.span.from_us, rewind)).collect();
@@ -156,7 +157,7 @@ fn handled_again(facts: &Facts<'_>, held: &HeldSubscription, of: &Subscription<'
     let is_later = |rewind: &&Marked<'_>| rewind.fate == Fate::Open && rewind.span.from_us > last.span.from_us;
     let marks: Vec<&Marked<'_>> = of.rewinds.iter().filter(is_later).chain([*last]).collect();
     let is_again = |event: &&Event<'_>| {
-        // What was published while it began lies in its span either way.
+        // An event that was published while the rewind began is in its span in both cases.
         let is_before = event.publish.span.to_us.is_some_and(|to| to < last.span.from_us);
         event.in_log
             && facts.entries_of(event.publish.key) == 1
@@ -165,7 +166,7 @@ fn handled_again(facts: &Facts<'_>, held: &HeldSubscription, of: &Subscription<'
     };
     let has = |event: &Event<'_>| {
         job_of(facts, held, event.id).is_some_and(|job| {
-            // It ran on, or somebody looks at it in the end.
+            // The job continued to run, or exists at the end.
             let since = |us: u64| us >= last.span.from_us;
             let ran = job
                 .deliveries

@@ -1,4 +1,4 @@
-//! At most one job holds a unique key: I12.
+//! I12: at most one job holds a unique key.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ pub(super) fn check(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     no_leak(facts, found);
 }
 
-/// No job was stored while another one of its key had surely not ended: that one ran before and
-/// after, or was there all the time.
+/// No job was stored while another job with its key had surely not ended: the other one ran before
+/// and after that, or existed all the time.
 fn one_holder(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     let mut of_keys: BTreeMap<u64, Vec<&Enqueued<'_>>> = BTreeMap::new();
     for enqueue in facts.enqueues.values().flatten().filter(|enqueue| enqueue.fate == Fate::Happened && !enqueue.existing) {
@@ -33,7 +33,7 @@ fn one_holder(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// Until when a job had surely not ended; `None`: that is not known.
+/// The time until which a job had surely not ended. `None` if that is unknown.
 fn alive_until(facts: &Facts<'_>, job: &Job<'_>) -> Option<u64> {
     if job.held.iter().any(|held| !matches!(held.state.as_str(), "done" | "dead" | "cancelled" | "expired")) {
         return Some(u64::MAX);
@@ -41,17 +41,17 @@ fn alive_until(facts: &Facts<'_>, job: &Job<'_>) -> Option<u64> {
     if job.requeues.iter().any(|(_, fate)| *fate != Fate::Refused) || facts.terms.volatile {
         return None;
     }
-    // Whoever claims it finds it alive, and so does a finish that counted, when it was sent.
+    // A job is alive when it is claimed, and when an accepted finish is sent.
     let claims = job.deliveries.values().map(|delivery| delivery.claimed_us);
     let finishes = job.deliveries.values().filter_map(|delivery| delivery.accepted()).map(|finish| finish.span.from_us);
-    // A claim is recorded when its answer has come: the job may have been cancelled meanwhile, and
-    // another one stored.
+    // A claim is recorded when its answer arrives. In the meantime, the job may have been
+    // cancelled, and another one may have been stored.
     let cancelled = job.cancels.iter().chain(&job.deletes).filter(|(_, fate)| *fate != Fate::Refused).map(|(span, _)| span.from_us).min();
     let last = claims.chain(finishes).max()?;
     Some(cancelled.map_or(last, |cancelled| cancelled.min(last)))
 }
 
-/// In the end no key is held by a job that has ended or is not there.
+/// At the end, no key is held by an ended or missing job.
 fn no_leak(facts: &Facts<'_>, found: &mut Vec<Finding>) {
     for key in &facts.snapshot.keys {
         let is_alive = |state: &str| !matches!(state, "done" | "dead" | "cancelled" | "expired" | "nowhere");
