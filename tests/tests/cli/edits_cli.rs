@@ -120,7 +120,7 @@ fn edits_and_copies(place: &Place) {
     assert!(place.refused(3, &["jobs", "duplicate", "orders/none"]).contains("there is no job"));
 }
 
-/// A broker that carries out so many edits and enqueues of which nobody hears.
+/// A broker that carries out this number of edits and enqueues without an answer.
 #[derive(Debug)]
 struct LosesAnswers {
     inner: DynBroker,
@@ -159,8 +159,8 @@ fn client() -> (Arc<LosesAnswers>, Client) {
     (broker, client)
 }
 
-/// The key, the group and the limits that a task declares are made of the new parameters; what was
-/// given stays.
+/// The key, the group and the limits of a task are derived from the new parameters. Given values
+/// stay.
 #[tokio::test]
 async fn what_is_made_of_parameters_is_made_again() {
     let (_, client) = client();
@@ -194,7 +194,7 @@ async fn what_is_made_of_parameters_is_made_again() {
 
 const HOME: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-/// Parameters that are encoded already are checked as those in JSON are.
+/// Encoded parameters are checked like those in JSON.
 #[tokio::test]
 async fn encoded_parameters_are_checked_against_the_task() {
     let (_, client) = client();
@@ -215,17 +215,17 @@ async fn encoded_parameters_are_checked_against_the_task() {
         let error = inspector.edit(job.address(), &edit(parameters.to_vec())).await.expect_err(problem).to_string();
         assert!(error.contains(problem), "{error}");
     }
-    // What a program of the task has encoded is taken.
+    // Parameters that a program with the task has encoded are accepted.
     let payload = stored(other.address()).await;
     let edited = inspector.edit(job.address(), &edit(payload.clone())).await.unwrap();
     assert_eq!(edited.changes.iter().map(|change| change.field).collect::<Vec<_>>(), ["payload"]);
     assert_eq!(stored(job.address()).await, payload);
-    // Without the task they are taken as they are.
+    // Without the task they are not checked.
     let free = Edit::new().payload(b"\x81\xa5order\xa1x".to_vec());
     assert_eq!(inspector.edit(job.address(), &free).await.unwrap().changes.len(), 1);
 }
 
-/// An optional parameter that is left out is that of a program which passes none.
+/// A missing optional parameter has the same result as in a program that passes none.
 #[tokio::test]
 async fn an_optional_parameter_that_is_left_out_is_none() {
     let (_, client) = client();
@@ -248,13 +248,13 @@ async fn an_optional_parameter_that_is_left_out_is_none() {
     let (open, _) = client.enqueue_raw(raw(r#"{"order":17,"at":"127.0.0.1"}"#).id("two")).await.unwrap();
     let shown = async || inspector.show(&open).await.unwrap().payload_json().unwrap();
     assert_eq!(shown().await, r#"{"at":"127.0.0.1","order":17}"#);
-    // A job of a release that did not know the parameter is as it was, too.
+    // A job of a release without the parameter is unchanged as well.
     let old = b"\x83\xa5order\x11\xa5boxes\x03\xa2at\xa9127.0.0.1".to_vec();
     inspector.edit(&open, &Edit::new().payload(old)).await.unwrap();
     assert_eq!(inspector.edit(&open, &edit(r#"{"at":"127.0.0.1","boxes":3,"order":17}"#)).await.unwrap().changes, []);
 }
 
-/// No group, and a group of the name `none`, are two things.
+/// No group and a group with the name `none` are different.
 #[tokio::test]
 async fn a_group_named_none_is_a_group() {
     let (_, client) = client();
@@ -271,8 +271,8 @@ async fn a_group_named_none_is_a_group() {
     assert_eq!((edited.changes.len(), group().await), (1, None));
 }
 
-/// An answer that is lost is no failure, and no second change: an edit is found as it was wanted, a
-/// copy is made once.
+/// A lost answer is neither a failure nor a second change: a repeated edit succeeds, and a copy is
+/// created once.
 #[tokio::test]
 async fn a_lost_answer_is_asked_for_again() {
     let (broker, client) = client();

@@ -1,5 +1,5 @@
-//! Environment variables: one that is set to nothing, or to what cannot be read, is refused, and
-//! never taken for one that is not set.
+//! Environment variables: an empty or invalid value is refused, and is not treated as a missing
+//! one.
 
 #![cfg(unix)]
 

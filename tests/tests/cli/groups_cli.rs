@@ -1,5 +1,5 @@
-//! Groups on the command line: rules hold from the next claim on, and what cannot be is refused
-//! with a way out.
+//! Groups on the command line: rules apply from the next claim on, and invalid ones are refused
+//! with a fix.
 
 use queue_core::{__private::declare_groups, Client, inspect::GroupRule, prelude::*};
 use queue_tests::{command_line::Place, patience::WatchBroker};
@@ -138,8 +138,8 @@ fn two_arguments_in_place_of_an_address_are_refused_with_the_address() {
     }
 }
 
-/// A name comes from the data of tenants: a terminal obeys none of it, and a shell takes it as it
-/// is.
+/// A name comes from the data of tenants. A terminal must not interpret it, and a shell must accept
+/// it unchanged.
 #[test]
 fn the_name_of_a_group_is_plain_text() {
     let place = Place::sqlite(SHOP);
@@ -185,7 +185,7 @@ async fn the_jobs_of_a_group_are_cancelled_and_those_of_others_are_not() {
     assert_eq!((&cancelled["groups"][0]["group"], &cancelled["groups"][0]["cancelled"]), (&Value::from("globex"), &Value::from(1)));
 }
 
-/// A rule may be there before the first job of its queue, whose name may be misspelt, too.
+/// A rule may exist before the first job of its queue. The name of the queue may be misspelled.
 #[tokio::test]
 async fn a_queue_that_is_not_there_is_reported() {
     let place = Place::sqlite(SHOP);

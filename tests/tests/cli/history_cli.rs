@@ -1,4 +1,4 @@
-//! What happened in queues, and lists that a person stays at: on the command line.
+//! The history of queues, and repeated lists, on the command line.
 
 use std::{
     io::{BufRead, BufReader},
@@ -82,8 +82,8 @@ async fn a_person_stays_at_a_list(kind: Kind) {
     stays(&Place::on(SHOP, server.url()));
 }
 
-/// An error beside the last answer, and then the next answers. A file gets nothing that only a
-/// terminal obeys.
+/// An error follows the last answer, and then the next answers follow. A file contains no control
+/// characters of a terminal.
 async fn a_list_that_a_person_stays_at_outlives_an_outage(kind: Kind) {
     let mut server = Server::start(kind);
     let place = Place::on(SHOP, server.url());

@@ -1,5 +1,5 @@
-//! Limits on the command line: what a person sets holds from the next claim on, and what cannot be
-//! is refused with a way out.
+//! Limits on the command line: a setting applies from the next claim on, and an invalid one is
+//! refused with a fix.
 
 use std::collections::BTreeMap;
 

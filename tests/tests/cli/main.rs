@@ -1,4 +1,4 @@
-//! The commands of a worker binary, by the programs of `src/bin`.
+//! The commands of a worker binary, with the programs of `src/bin`.
 
 mod cli;
 mod documents;

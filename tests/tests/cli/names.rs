@@ -1,4 +1,4 @@
-//! Names that nobody knows: mostly slips, which are refused with the name that was perhaps meant.
+//! Unknown names, which are mostly typing errors: they are refused with a similar name.
 
 use queue_tests::command_line::Place;
 

@@ -1,4 +1,4 @@
-//! Operations on the command line: what is done to all jobs that match, drains and purges.
+//! Operations on the command line: changes of all matching jobs, drains and purges.
 
 use std::{
     process::{Child, Command, Output, Stdio},
@@ -42,7 +42,7 @@ fn json(folder: &TempDir, url: &str, arguments: &[&str]) -> Value {
     serde_json::from_str(&ok(folder, url, &[arguments, &["--json"]].concat())).unwrap()
 }
 
-/// The code and what is told.
+/// The exit code and the message.
 fn refused(folder: &TempDir, url: &str, arguments: &[&str]) -> (Option<i32>, String) {
     let output = run(folder, url, arguments);
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
@@ -61,7 +61,7 @@ async fn put(client: &Client, jobs: usize) {
     }
 }
 
-/// A job that a filter names by its address is the job that is meant, and the one that is left out.
+/// A filter with the address of a job selects or excludes exactly this job.
 #[tokio::test]
 async fn the_address_of_a_job_is_taken_in_every_filter() {
     let (folder, url) = in_folder();
@@ -170,8 +170,8 @@ async fn an_operation_survives_the_process_that_runs_it() {
     survives(&folder, &url).await;
 }
 
-/// Its process is killed in the middle. Another one goes on with what is left, and a step of the
-/// first one that comes late changes nothing.
+/// Its process is killed in the middle. Another one continues, and a late step of the first one
+/// changes nothing.
 async fn survives(folder: &TempDir, url: &str) {
     const JOBS: usize = 20_000;
     let client = Client::connect(url).await.unwrap().watched();
@@ -193,7 +193,7 @@ async fn survives(folder: &TempDir, url: &str) {
             middle = Some(inspector.operation("orders", &killed.id).await.unwrap()).filter(|left| left.is_running());
         }
         if middle.is_none() {
-            // It was at its end before this test was at the kill: everything once more.
+            // It had ended before the kill, so the test is repeated.
             too_quick += 1;
             assert!(too_quick < 10, "it cannot be killed in the middle");
             ok(folder, url, &["queues", "purge", "orders", "--yes"]);
@@ -211,7 +211,7 @@ async fn survives(folder: &TempDir, url: &str) {
     assert_eq!((stats.count(JobState::Ready), stats.count(JobState::Cancelled)), (0, JOBS as u64));
 }
 
-/// A broker that carries out each start, and does not answer.
+/// A broker that carries out each start without an answer.
 #[derive(Debug)]
 struct StartsInSilence {
     inner: DynBroker,
@@ -239,8 +239,8 @@ async fn a_start_without_an_answer_names_the_operation_that_may_have_begun() {
     assert!(error.is_ambiguous() && error.to_string().contains(&says), "{error}");
 }
 
-/// A broker that carries out each step, and keeps most answers to itself: also two in a row, so
-/// that a step that is sent again is not answered either.
+/// A broker that carries out each step and loses most answers. It may lose two in a row, so that a
+/// repeated step has no answer either.
 #[derive(Debug)]
 struct LosesAnswers {
     inner: DynBroker,
@@ -261,7 +261,7 @@ impl Wrapper for LosesAnswers {
     }
 }
 
-/// No job is left out, and none is counted twice.
+/// No job is left out or counted twice.
 #[tokio::test]
 async fn every_job_is_changed_although_answers_are_lost() {
     const JOBS: usize = 900;

@@ -1,4 +1,4 @@
-//! Clients of `/health` that say nothing, or one byte at a time: real sockets, and real processes.
+//! Clients of `/health` that send nothing, or one byte at a time: real sockets, and real processes.
 
 #![cfg(unix)]
 
@@ -24,8 +24,8 @@ fn get(address: &str, path: &str) -> String {
     answer
 }
 
-/// Sends the start of a request, and one byte after the other until the other side has had enough.
-/// Gives what it has answered.
+/// Sends the start of a request, and then one byte after the other until the other side closes the
+/// connection. Returns the answer.
 fn one_by_one(address: &str, start: &str) -> String {
     let mut stream = connect(address);
     stream.write_all(start.as_bytes()).unwrap();
@@ -53,8 +53,8 @@ fn clients_of_health_that_do_not_ask_delay_nobody() {
     let mut command = place.command(&["work", "--health", &address]);
     let _worker = Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
     wait_for("the worker to be well", || get(&address, "/health").starts_with("HTTP/1.1 200").then_some(()));
-    // More than it has places. A round counts in which the time of no client was up, which is 5 s:
-    // the machine may be busy.
+    // More clients than it has places for. A round counts only if no client has reached its time
+    // limit of 5 s, because the machine may be busy.
     let rounds = (0..5).map(|_| {
         let began = Instant::now();
         let mut slow: Vec<TcpStream> = (0..40).map(|_| connect(&address)).collect();
@@ -64,6 +64,6 @@ fn clients_of_health_that_do_not_ask_delay_nobody() {
     });
     let rounds: Vec<Duration> = rounds.collect();
     assert!(rounds.iter().any(|took| *took < Duration::from_secs(4)), "clients that do not ask keep others waiting: {rounds:?}");
-    // Nor may one take all the time that there is.
+    // A single client cannot take unlimited time either.
     one_by_one(&address, "GET /health HTTP/1.1\r\nx: ");
 }

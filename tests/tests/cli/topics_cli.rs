@@ -1,11 +1,11 @@
-//! Topics on the command line: publish, read, subscribe and see how far each is.
+//! Topics on the command line: publish, read, subscribe, and the progress of subscriptions.
 
 use queue_tests::command_line::Place;
 use serde_json::Value;
 
 const SHOP: &str = env!("CARGO_BIN_EXE_shop_worker");
 
-/// A file that exists: commands that look make none.
+/// An existing file, because commands that only read do not create one.
 fn bed() -> Place {
     let place = Place::sqlite(SHOP);
     place.ok(&["enqueue", "close_order", "--args", r#"{"order_id":1}"#]);
@@ -54,7 +54,8 @@ fn a_person_publishes_reads_and_subscribes() {
     assert!(place.fails(&["topics", "unsubscribe", "billing@orders"]).contains("has no subscription `billing`"));
 }
 
-/// An event that has waited for most of the limit of the lag goes soon, whoever has not read it.
+/// An event that has waited for most of the maximum lag expires soon, even if a subscription has
+/// not read it.
 #[test]
 fn an_event_that_will_be_gone_before_it_is_read_is_reported_in_time() {
     let place = bed();

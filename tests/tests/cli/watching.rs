@@ -1,4 +1,4 @@
-//! Watching queues: on the command line, in a program, and where it goes wrong.
+//! Watching queues: on the command line, in a program, and with errors.
 
 use std::{
     io::{BufRead, BufReader},
@@ -52,7 +52,7 @@ async fn connected(server: &Server) -> (Client, DynBroker) {
     (Client::with_broker(broker.clone()), broker)
 }
 
-/// A watcher that has begun.
+/// A watcher that has started.
 async fn watching(client: &Client, filter: &str) -> Watch {
     let mut watch = client.watch(filter.parse().unwrap()).unwrap();
     assert_eq!(watch.next_within(Duration::from_millis(60)).await.unwrap(), None);
@@ -85,7 +85,7 @@ fn sees(place: &Place) {
     enqueue("first");
     let mut watch = place.command(&["watch", "--queue", "orders", "state=cancelled", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
-    // It does not say when it has begun: one after the other is cancelled until it tells of one.
+    // It does not report its start, so jobs are cancelled one after the other until it reports one.
     let mut ids = (0..).map(|n| format!("job-{n}"));
     let (sender, receiver) = std::sync::mpsc::channel();
     let reader = std::thread::spawn(move || {
@@ -108,11 +108,11 @@ fn sees(place: &Place) {
     );
     assert!(told["job"].as_str().unwrap().starts_with("orders/job-") && told["at"].as_str().unwrap().ends_with('Z'), "{told}");
     assert_eq!(told["reason"], "a slip");
-    // Ctrl-C is no failure.
+    // Ctrl-C is not an error.
     assert!(Command::new("kill").args(["-INT", &watch.id().to_string()]).status().unwrap().success());
     assert_eq!(exit(&mut watch).code(), Some(0));
 
-    // It ends by itself, too, and prints what a person reads.
+    // It also ends after its time, and prints readable text.
     assert_eq!(place.ok(&["watch", "--for", "100ms"]), "");
     let mut watch = place
         .command(&["watch", "task=close_order", "--limit", "2", "--for", "10000000000000000000s"])
@@ -155,8 +155,8 @@ async fn sees_all(client: Client) {
     let there = add::job(2).queue("other").enqueue(&client).await.unwrap();
     let (one, other) = (told(&mut watch).await, told(&mut only).await);
     assert_eq!((&one, one.job.clone(), one.from, one.to), (&other, there.address().clone(), None, Some(JobState::Ready)));
-    // The first transitions of a new queue are not seen, which is told; from then on it is as the
-    // others.
+    // The first transitions of a new queue are missed, which is reported. Later ones are reported
+    // as for other queues.
     add::job(3).queue("new").enqueue(&client).await.unwrap();
     let Watched::Lost(lost) = next(&mut watch).await else { panic!("the first are not seen") };
     assert_eq!((lost.queue.as_str(), lost.transitions), ("new", None));
@@ -226,7 +226,7 @@ async fn a_key_of_another_type_stops_no_job_and_loses_transitions(kind: Kind) {
     assert_eq!(told(&mut watch).await.job, *job.address());
 }
 
-/// The watcher of all queues is told why once, and tries it again.
+/// The watcher of all queues gets the reason once, and retries.
 async fn a_queue_that_cannot_be_watched_ends_no_watch_of_others(kind: Kind) {
     let server = Server::start(kind);
     let (client, broker) = connected(&server).await;
@@ -249,7 +249,7 @@ async fn a_queue_that_cannot_be_watched_ends_no_watch_of_others(kind: Kind) {
     assert_eq!(told(&mut watch).await.job, *here.address());
 }
 
-/// A lane of an older library would note nothing.
+/// A lane of an older library would record nothing.
 async fn a_lane_that_does_not_know_it_keeps_watchers_out(kind: Kind) {
     let server = Server::start(kind);
     let (client, broker) = connected(&server).await;
@@ -268,7 +268,7 @@ async fn a_user_who_may_only_read_is_refused(kind: Kind) {
     roles::admit(&server, "queue");
     for (role, may) in [("dashboard", false), ("producer", true), ("worker", true), ("admin", true)] {
         let client = Client::connect(&roles::url(&server, role)).await.unwrap().watched();
-        // A producer may not look which queues there are.
+        // A producer may not list queues.
         let filters: &[&str] = if role == "producer" { &["queue=watching"] } else { &["queue=watching", "task=add"] };
         for filter in filters {
             let mut watch = client.watch(filter.parse().unwrap()).unwrap();
@@ -280,7 +280,7 @@ async fn a_user_who_may_only_read_is_refused(kind: Kind) {
     }
 }
 
-/// The bit goes with the mark, so that turns take the small script again.
+/// The bit is removed with the mark, so that turns use the small script again.
 async fn a_queue_is_as_before_when_the_watcher_has_gone(kind: Kind) {
     let server = Server::start(kind);
     let (client, broker) = connected(&server).await;
@@ -303,7 +303,7 @@ async fn a_queue_is_as_before_when_the_watcher_has_gone(kind: Kind) {
     tokio::time::sleep(Duration::from_millis(70)).await;
     broker.sweep(QUEUE, &SweepLimits::default()).await.unwrap();
     assert_eq!(bits(), before, "so does a sweep");
-    // Only a watcher asks for a mark.
+    // Only a watcher requests a mark.
     let calls = Arc::new(Calls::default());
     let observed = client.with_observer(calls.clone());
     add::job(2).enqueue(&observed).await.unwrap();

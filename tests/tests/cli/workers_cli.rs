@@ -1,4 +1,4 @@
-//! Workers, as a person looks at them and asks them: on the command line.
+//! Workers on the command line: their state, and requests to them.
 
 use std::{fs::File, path::PathBuf, process::Child, time::Duration};
 
@@ -55,7 +55,7 @@ async fn a_person_asks_workers_to_be_quiet_and_to_stop(kind: Kind) {
     asks(&Place::on(SHOP, server.url()));
 }
 
-/// A worker of a release, which is killed in the end if it has not stopped.
+/// A worker of a release. It is killed at the end if it has not stopped.
 struct Working {
     process: Child,
     log: PathBuf,
@@ -74,7 +74,7 @@ impl Working {
         [self.log.clone(), self.log.with_extension("err")].map(|log| std::fs::read_to_string(log).unwrap()).concat()
     }
 
-    /// How it has ended.
+    /// The exit code, if it has ended.
     fn ended(&mut self) -> Option<i32> {
         self.process.try_wait().unwrap().map(|status| status.code().unwrap_or(-1))
     }
@@ -95,8 +95,8 @@ fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
 fn asks(place: &Place) {
     let [mut old, mut new] = ["v41", "v42"].map(|release| Working::start(place, release));
     let listed = || place.json(&["workers"])["workers"].as_array().unwrap().clone();
-    // Before the first worker registers a SQLite file has no queue, and before its first heartbeat
-    // a worker cannot be asked.
+    // Before the first worker registers, a SQLite file has no queue. Before its first heartbeat, a
+    // worker cannot be controlled.
     let known = until("both workers have said what they use", || {
         let output = place.run(&["workers", "--json"]);
         let rows: Value = serde_json::from_slice(&output.stdout).ok()?;
@@ -116,8 +116,8 @@ fn asks(place: &Place) {
     assert!(place.refused(2, &["workers", "quiet"]).contains("WORKER"));
     assert!(place.refused(3, &["workers", "stop", "0123456789abcdef"]).contains(&second));
 
-    // It is confirmed, and shown in each of its queues for longer than the leases of lanes that
-    // send no turns.
+    // The request is confirmed, and is shown in each of its queues for longer than the leases of
+    // lanes without turns.
     assert_eq!(place.ok(&["workers", "quiet", "--release", "v41", "--yes"]), format!("{first} quiet\n"));
     assert_eq!(place.ok(&["workers", "quiet", &first]), format!("{first} quiet\n"), "it is idempotent");
     assert!(old.said().contains("asked to claim nothing") && old.said().contains("with the command line"), "{}", old.said());
@@ -137,7 +137,7 @@ fn asks(place: &Place) {
     assert!(queues.iter().any(|queue| queue["waiting"]["workers_quiet"] == 1), "{status}");
     assert_eq!(state("waits"), "ready");
 
-    // One claims again, and the other is stopped, as by a signal.
+    // One claims again, and the other is stopped, with the same effect as a signal.
     assert_eq!(place.ok(&["workers", "resume", &second]), format!("{second} works\n"));
     until("the job is run", || (state("waits") == "dead").then_some(()));
     let stopped = place.ok(&["workers", "stop", &first]);
@@ -202,7 +202,7 @@ async fn sees_what_runs(place: &Place) {
     assert!(refused.contains("16 digits and letters"), "{refused}");
 }
 
-/// In `status` and `doctor`, once, although two workers report it in two queues.
+/// `status` and `doctor` show it once, although two workers report it in two queues.
 async fn sees_outboxes(place: &Place) {
     let client = Client::connect(place.url()).await.unwrap();
     assert_eq!(place.json(&["status"])["outboxes"], Value::Null, "nobody has reported one");

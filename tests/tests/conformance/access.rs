@@ -1,4 +1,4 @@
-//! Who may do what, and whether anybody can listen: access control, TLS, passwords in files.
+//! Permissions and confidentiality: access control, TLS, and passwords in files.
 
 use std::{path::Path, time::Duration};
 
@@ -68,7 +68,7 @@ async fn a_dashboard_cannot_write(kind: Kind) {
     assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::JobState::Ready));
 }
 
-/// A preview reads the places of the jobs in the order of the server: hashes and sorted sets.
+/// A preview reads jobs in the order of the server: hashes and sorted sets.
 async fn a_dashboard_previews_operations(kind: Kind) {
     let server = admitted(kind).await;
     let producer = Client::connect(&roles::url(&server, "producer")).await.unwrap().watched();
@@ -100,7 +100,7 @@ struct Noted {
     text: String,
 }
 
-/// No subscription is there, and so no worker trims it.
+/// The topic has no subscription, so no worker trims it.
 async fn an_admin_publishes_to_a_log_that_keeps_so_many_bytes(kind: Kind) {
     let server = admitted(kind).await;
     for role in ["admin", "producer"] {
@@ -166,7 +166,7 @@ async fn the_janitor_of_a_worker_and_the_doctor_of_an_admin_may_repair(kind: Kin
     }
 }
 
-/// Loses a job, and gives two others to nobody.
+/// Loses a job, and leaves two others without a holder.
 const TEAR: &str = "redis.call('LPOP', KEYS[1]) redis.call('HSET', KEYS[2], redis.call('LPOP', KEYS[1]), 'nobody:1', redis.call('LPOP', KEYS[1]), 'nothing')";
 
 async fn a_producer_sees_what_became_of_its_job_and_nothing_of_others(kind: Kind) {
@@ -199,7 +199,7 @@ async fn a_password_in_a_file_can_be_replaced_while_we_run(kind: Kind) {
     let client = Client::connect(&format!("{url}?password_file={}", file.display())).await.unwrap().watched();
     note::job(1).enqueue(&client).await.unwrap();
 
-    // The server asks for the new one from now on, also of those who are in.
+    // The server now requires the new password, also for existing connections.
     server.command(&["ACL", "SETUSER", "queue-producer", "resetpass", ">another"]);
     server.command(&["CLIENT", "KILL", "USER", "queue-producer"]);
     assert!(note::job(2).enqueue(&client).await.is_err());
@@ -207,7 +207,7 @@ async fn a_password_in_a_file_can_be_replaced_while_we_run(kind: Kind) {
     queue_tests::patience::until("the new password to be taken", || async { note::job(3).enqueue(&client).await.is_ok() }).await;
 }
 
-/// A certificate of our own making, for this host, and the files of both sides.
+/// A self-made certificate for this host, with the files of both sides.
 struct Certificates {
     folder: tempfile::TempDir,
 }
@@ -217,7 +217,7 @@ impl Certificates {
         Self::of(&["localhost", "127.0.0.1"])
     }
 
-    /// Of a server that has these names.
+    /// Certificates of a server with these names.
     fn of(names: &[&str]) -> Self {
         let folder = folder();
         let this = Certificates { folder };
@@ -245,7 +245,7 @@ impl Certificates {
         Path::display(&self.folder.path().join(name)).to_string()
     }
 
-    /// What makes a server speak TLS on a further port, and to its peers.
+    /// The options of a server with TLS on a further port, and to its peers.
     fn options(&self, port: u16) -> Vec<String> {
         let file = |name: &str| self.path(name);
         let words = [("port", port.to_string()), ("ca-cert-file", file("ca.pem")), ("cert-file", file("server.pem"))];
@@ -253,7 +253,7 @@ impl Certificates {
         words.flat_map(|(name, value)| [format!("--tls-{name}"), value]).collect()
     }
 
-    /// What a URL says to be let in.
+    /// The parameters of a URL with the client's certificate.
     fn parameters(&self) -> String {
         format!("ca={}&cert={}&key={}", self.path("ca.pem"), self.path("client.pem"), self.path("client.key"))
     }
@@ -263,7 +263,7 @@ fn as_words(options: &[String]) -> Vec<&str> {
     options.iter().map(String::as_str).collect()
 }
 
-/// The sentinel and the master that it names are both spoken to in TLS.
+/// The connections to the sentinel and to the master use TLS.
 #[tokio::test]
 async fn on_redis_tls_reaches_sentinels_and_their_master() {
     let files = Certificates::new();
@@ -294,7 +294,7 @@ async fn tls_cluster(files: &Certificates) -> (Server, u16) {
     (node, port)
 }
 
-/// The ports that nodes tell are those for TLS.
+/// The nodes announce their ports for TLS.
 #[tokio::test]
 async fn on_redis_tls_reaches_the_nodes_of_a_cluster() {
     let files = Certificates::new();
@@ -305,7 +305,7 @@ async fn on_redis_tls_reaches_the_nodes_of_a_cluster() {
     assert_eq!(job.status().await.unwrap(), Some(queue_core::broker::JobState::Ready));
 }
 
-/// As managed clusters do: the nodes announce addresses, and their certificate has a name.
+/// As in managed clusters: the nodes announce addresses, and their certificate has a name.
 #[tokio::test]
 async fn on_redis_tls_verifies_the_name_that_it_is_given() {
     let files = Certificates::of(&["jobs.example"]);
@@ -339,13 +339,13 @@ async fn on_redis_tls_trusts_the_configured_roots_and_shows_who_we_are() {
     let client = Client::connect(&url(&files.parameters())).await.unwrap().watched();
     note::job(1).enqueue(&client).await.unwrap();
 
-    // Nobody who is generally trusted knows this server.
+    // No public authority has signed the certificate of this server.
     let stranger = Client::connect(&url("")).await.unwrap_err();
     assert!(matches!(&stranger, Error::Unavailable { problem, .. } if problem.contains("certificate")), "{stranger}");
-    // It wants to see a certificate of ours.
+    // The server requires a client certificate.
     let nobody = Client::connect(&url(&format!("ca={}", files.path("ca.pem")))).await.unwrap_err();
     assert!(matches!(&nobody, Error::Unavailable { .. }), "{nobody}");
-    // A plain connection is not taken for a safe one.
+    // A plain connection is not accepted instead.
     let url = format!("redis://localhost:{port}");
     assert!(wait("the connection to be refused").end_of(Client::connect(&url)).await.is_err());
 }

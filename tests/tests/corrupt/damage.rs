@@ -1,4 +1,4 @@
-//! What other hands do to a key.
+//! Damage of a key by other programs.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::{
     verdict::Harm,
 };
 
-/// One key, and what became of it.
+/// One key and its damage.
 #[derive(Clone, Debug)]
 pub(crate) struct Damage {
     pub(crate) kind: String,
@@ -18,19 +18,19 @@ pub(crate) struct Damage {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// Nothing, for comparison.
+    /// No damage, for comparison.
     None,
-    /// It is a string now.
+    /// The key is a string now.
     Retyped,
-    /// It is gone.
+    /// The key was deleted.
     Deleted,
-    /// Every field of the hash holds this.
+    /// Every field of the hash has this value.
     Filled(&'static [u8]),
     /// Every member of the sorted set has this score.
     Scored(&'static str),
-    /// There is one element more. With a value in a hash, with a score in a sorted set.
+    /// The key has an additional element: with a value in a hash, with a score in a sorted set.
     Joined(&'static [u8], &'static [u8]),
-    /// A job's id is there that is somewhere else too.
+    /// The key has the id of a job that is also in another key.
     Doubled(&'static str),
 }
 
@@ -54,14 +54,14 @@ const VALUES: &[&[u8]] =
 
 const SCORES: &[&str] = &["-inf", "+inf", "1.5", "-5", "1e300"];
 
-/// Ids that nobody gave: one that could be, one that could not, and no text.
+/// Unknown ids: a valid one, an invalid one, and one that is not text.
 const MEMBERS: &[&[u8]] = &[b"=ghost", b"ghost", b"\xff\x00garbage", b""];
 
 pub(crate) const LISTS: [&str; 6] = ["ready:0", "ready:1", "ready:2", "ready:3", "suspect", "ended"];
 pub(crate) const SORTED: [&str; 12] =
     ["scheduled", "retry", "dead", "parked", "leases", "durations", "seen", "remembered", "resumes", "tags", "transitions", "lapsing"];
 
-/// All that is tried.
+/// All damage that is tried.
 pub(crate) fn all(scene: &Scene) -> Vec<Damage> {
     let mut all = vec![Damage { kind: "nothing".to_owned(), how: How::None }];
     for kind in &scene.kinds {
@@ -83,7 +83,7 @@ pub(crate) fn all(scene: &Scene) -> Vec<Damage> {
 }
 
 impl Damage {
-    /// Does it.
+    /// Applies the damage.
     pub(crate) async fn inflict(&self, case: &Case, keeper: &mut Keeper) {
         let key = case.key(&self.kind);
         let kind = self.kind.as_str();
@@ -162,7 +162,7 @@ impl Harm for Damage {
         matches!(self.how, How::Doubled(_)) && !LISTS[..5].contains(&self.kind.as_str())
     }
 
-    /// No script asks for the type of each key before it begins.
+    /// Scripts do not check the type of each key before they begin.
     fn may_interrupt(&self) -> bool {
         self.how == How::Retyped
     }

@@ -1,4 +1,4 @@
-//! Every request that there is.
+//! All kinds of requests.
 
 use std::time::Duration;
 
@@ -63,13 +63,13 @@ impl Deed {
         Deed::Register,
     ];
 
-    /// The jobs that may be over by it.
+    /// The jobs that it may end.
     pub(crate) fn ends(self) -> &'static [&'static str] {
         match self {
             Deed::Acks => &["h0", "h1"],
             Deed::Endings => &["h3", "h5", "h6", "h9"],
             Deed::Cancel => &["r0", "r2", "given", "later", "retry", "parked", "h0", "suspect"],
-            // One that is held is not deleted, unless nothing says any more that it is.
+            // A held job is not deleted, unless its state is lost.
             Deed::Delete => &["r1", "later", "retry", "parked", "suspect", "h0"],
             _ => &[],
         }

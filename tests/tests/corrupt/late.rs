@@ -1,4 +1,4 @@
-//! What comes late, and what is large.
+//! Late and large requests.
 
 use std::time::Duration;
 
@@ -36,8 +36,8 @@ on_servers! {
 
 const QUEUE: &str = "late";
 
-/// What a reclaim has moved: how many jobs were returned, how many were charged, and the ids of
-/// those that were buried.
+/// The result of a reclaim: the numbers of returned and of charged jobs, and the ids of buried
+/// ones.
 type Moved = (u64, u64, Vec<Vec<u8>>);
 
 async fn a_late_reclaim_takes_nothing_from_a_later_holder_or_from_one_that_lives(kind: Kind) {
@@ -58,12 +58,12 @@ async fn a_late_reclaim_takes_nothing_from_a_later_holder_or_from_one_that_lives
     assert_eq!(broker.reclaim(QUEUE, &rule).await.unwrap().charged, 1);
     let mut reclaim = watch.call_with(&format!("\"{}:", dying.as_str()));
 
-    // The same call once more, when the job is somebody else's.
+    // The same call again, when another lane holds the job.
     let mut lane = Lane::on(&broker, QUEUE).await;
     let held = lane.wait_for_one().await;
     let repeat = |words: &[String]| server.ask::<Moved>(&words.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
     assert_eq!(repeat(&reclaim), (0, 0, vec![]), "an old receipt");
-    // And one that knows the right receipt, of a lane that lives.
+    // And one with the correct receipt of a live lane.
     let receipt = reclaim.len() - 2;
     reclaim[receipt] = format!("{}:{}", lane.name.as_str(), held.claim);
     assert_eq!(repeat(&reclaim), (0, 0, vec![]), "a lane that nobody fenced");
@@ -128,7 +128,7 @@ async fn in_a_sqlite_file_a_subscription_passes_over_an_event_whose_id_is_damage
     assert_eq!(broker.topic(TOPIC).await.unwrap().expect("it is there").subscriptions[0].lost, 1);
 }
 
-/// Between the look and the repair a job may have found a place: then it has one.
+/// Between the check and the repair, a job may have found a place. It must not get a second one.
 async fn a_late_repair_gives_no_job_a_second_place(kind: Kind) {
     let server = Server::start(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
@@ -146,7 +146,7 @@ async fn a_late_repair_gives_no_job_a_second_place(kind: Kind) {
     assert!(lane.claim(1).await.is_empty(), "it ran once");
 }
 
-/// What has left its set since it was read there is no damage.
+/// An element that was removed since it was read is not damage.
 async fn a_late_look_at_what_has_gone_on_finds_nothing(kind: Kind) {
     let server = Server::start(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
@@ -158,8 +158,8 @@ async fn a_late_look_at_what_has_gone_on_finds_nothing(kind: Kind) {
     assert_eq!(server.ask::<Vec<String>>(&look.iter().map(String::as_str).collect::<Vec<_>>()).unwrap(), [""; 0]);
 }
 
-/// Without its digest nobody knows whether it is the same job: it is taken for that one, and no
-/// second job comes to be.
+/// Without its digest it is unknown whether the job is the same. It is treated as the same, and no
+/// second job is created.
 async fn an_id_whose_digest_is_lost_is_still_taken(kind: Kind) {
     let server = Server::start(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
@@ -172,7 +172,7 @@ async fn an_id_whose_digest_is_lost_is_still_taken(kind: Kind) {
     assert_eq!(lane.claim(2).await.len(), 1, "it is one job");
 }
 
-/// Infinity is a score like others, and so is one that no clock reaches.
+/// Infinity is a valid score, and so is a time that no clock reaches.
 async fn a_time_that_never_comes_is_reported_as_one_far_away(kind: Kind) {
     let server = Server::start(kind);
     let broker: DynBroker = RedisBroker::connect(&server.url()).await.unwrap();
@@ -183,7 +183,7 @@ async fn a_time_that_never_comes_is_reported_as_one_far_away(kind: Kind) {
     let mut lane = Lane::on(&broker, QUEUE).await;
     for never in ["+inf", "1e300"] {
         assert_eq!(server.ask::<i64>(&["ZADD", "queue:{late}:scheduled", "XX", "CH", never, "=g"]).unwrap(), 1);
-        // After this, a turn looks at what other hands have changed.
+        // After this, a turn reads the changes of other programs.
         broker.sweep(QUEUE, &SweepLimits::default()).await.unwrap();
         let turn = lane.next().claim(1);
         let due = lane.send(&turn).await.next_due;
