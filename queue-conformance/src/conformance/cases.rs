@@ -91,6 +91,9 @@ macro_rules! __conformance_cases {
                 a_limit_is_changed_while_jobs_wait
                 a_change_of_a_limit_is_compared
                 groups_that_share_a_limit_are_served_in_turn
+                a_group_with_many_keys_has_one_turn_under_a_limit
+                a_group_has_its_share_over_many_keys_that_have_room
+                a_job_that_may_not_start_costs_its_group_no_share
                 a_job_that_comes_later_overtakes_none_that_waits
                 a_job_that_a_claim_has_no_room_for_keeps_its_place
                 a_start_that_a_job_cannot_use_goes_to_the_next_that_waits

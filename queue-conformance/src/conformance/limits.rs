@@ -468,6 +468,98 @@ pub async fn groups_that_share_a_limit_are_served_in_turn(bed: Bed) {
     sound(&bed).await;
 }
 
+/// A group of many accounts waits for a limit of all, each of its jobs since an early start. When
+/// the limit has room, it has its share, and not all these starts.
+pub async fn a_group_with_many_keys_has_one_turn_under_a_limit(bed: Bed) {
+    const JOBS: usize = 8;
+    concurrency(&bed, "all", 1).await;
+    concurrency(&bed, "account", 1).await;
+    let all = key("all", "");
+    for claims in [1, 5] {
+        put(&bed, "c", &[all], 1).await;
+        let mut lane = bed.lane().await;
+        let mut runs = claim_all(&mut lane, 1).await;
+        for n in 0..JOBS {
+            put(&bed, "a", &[all, key("account", &n.to_string())], 1).await;
+        }
+        assert!(claim_all(&mut lane, 5).await.is_empty(), "they wait for the limit");
+        put(&bed, "b", &[all], JOBS).await;
+        assert!(claim_all(&mut lane, 5).await.is_empty(), "they wait for the limit");
+        let mut served = String::new();
+        while served.len() < 2 * JOBS {
+            lane.ack(&runs).await;
+            runs = claim_all(&mut lane, claims).await;
+            assert_eq!(runs.len(), 1, "after {served}");
+            served += &groups(&runs);
+        }
+        assert_eq!(served, "ab".repeat(JOBS), "{claims} at a time");
+        lane.ack(&runs).await;
+        sound(&bed).await;
+    }
+}
+
+/// The same where each account has its own limit, and one after the other has room, or all have it
+/// at once: a group that was served by one of them has no early start by the others.
+pub async fn a_group_has_its_share_over_many_keys_that_have_room(bed: Bed) {
+    const KEYS: usize = 8;
+    concurrency(&bed, "account", 1).await;
+    let mut lane = bed.lane().await;
+    for at_once in [false, true] {
+        let mut holders = Vec::new();
+        for group in ["c", "a", "b"] {
+            for n in 0..KEYS {
+                put(&bed, group, &[key("account", &n.to_string())], 1).await;
+            }
+            holders.extend(claim_all(&mut lane, KEYS).await);
+            assert_eq!(holders.len(), KEYS, "the others wait");
+        }
+        let mut runs = Vec::new();
+        if at_once {
+            lane.ack(&holders).await;
+            runs = claim_all(&mut lane, KEYS).await;
+        } else {
+            for holder in &holders {
+                lane.ack(std::slice::from_ref(holder)).await;
+                runs.extend(claim_all(&mut lane, 1).await);
+            }
+        }
+        assert_eq!(groups(&runs), "ab".repeat(KEYS / 2), "at once: {at_once}");
+        lane.ack(&runs).await;
+        let rest = claim_all(&mut lane, KEYS).await;
+        assert_eq!(rest.len(), KEYS);
+        lane.ack(&rest).await;
+        sound(&bed).await;
+    }
+}
+
+/// A job that waits for another limit when its turn comes has not been served: the next one of its
+/// group starts before groups that came later.
+pub async fn a_job_that_may_not_start_costs_its_group_no_share(bed: Bed) {
+    concurrency(&bed, "all", 1).await;
+    concurrency(&bed, "other", 1).await;
+    let (all, other) = (key("all", ""), key("other", ""));
+    put(&bed, "c", &[all], 1).await;
+    let mut lane = bed.lane().await;
+    let first = claim_all(&mut lane, 1).await;
+    put(&bed, "a", &[all, other], 1).await;
+    let next = put(&bed, "a", &[all, key("free", "")], 1).await;
+    put(&bed, "b", &[all], 1).await;
+    assert!(claim_all(&mut lane, 5).await.is_empty(), "they wait for the limit");
+    put(&bed, "d", &[other], 1).await;
+    let second = claim_all(&mut lane, 1).await;
+    assert_eq!(groups(&second), "d");
+    lane.ack(&first).await;
+    let third = claim_all(&mut lane, 1).await;
+    assert_eq!(third.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(), [&next[0]]);
+    lane.ack(&third).await;
+    let fourth = claim_all(&mut lane, 1).await;
+    assert_eq!(groups(&fourth), "b");
+    lane.ack(&second).await;
+    lane.ack(&fourth).await;
+    assert_eq!(groups(&claim_all(&mut lane, 1).await), "a");
+    sound(&bed).await;
+}
+
 /// Jobs that wait for a limit of all accounts, each with a limit of its account, start in the order
 /// in which they came, although a job of another account comes before each of these starts.
 pub async fn a_job_that_comes_later_overtakes_none_that_waits(bed: Bed) {

@@ -55,12 +55,10 @@ local function restart_era(n)
     call_in_pieces('ZADD', key, earlier)
   end
 end
---- include doors/limits
 
 -- The group of jobs that have limits but no group. It has no share: its jobs are served among the
 -- plain jobs.
 local NO_GROUP = '\0\0'
-local NO_LIMITS = '\0'
 
 -- Compares bytes. Lua's `<` would use the locale of the server.
 local function is_before(one, other)
@@ -72,6 +70,10 @@ local function is_before(one, other)
   end
   return #one < #other
 end
+
+--- include doors/limits
+
+local NO_LIMITS = '\0'
 
 local function group_in(stored)
   return string.sub(stored, byte(stored) + 10)

@@ -9,8 +9,8 @@
 --               that chains are served in rotation
 --   `shut`      key, era, start, ticket, group, digit, keys: the chains that wait for a key, those
 --               of the group with the least start first
---   `ranked`    key, group, digit, ticket, keys: the same by priority and age, in a queue with
---               priorities
+--   `ranked`    key, group, digit, ticket, keys: the same by group, priority and age. The first of
+--               a group under a key has the turn of the group: its start. The others have none
 --   `numbered`  group, digit, number, id: ready jobs with limits and a group, in their order
 --   `roomy`     keys under which chains are shut and that may let them start: the next claims
 --               examine them
@@ -29,6 +29,9 @@
 --- include script/tools, script/rare
 
 local made_limits = nil
+
+-- The start of a chain that waits behind another one of its group: behind all turns.
+local NO_TURN = string.rep('\254', 9)
 
 -- These functions are created only if a queue has limits.
 local function limits()
@@ -285,16 +288,20 @@ local function limits()
     return places[entry]
   end
 
-  local function has_ranked()
-    if L.has_ranked == nil then
-      L.has_ranked = call('EXISTS', K.ranked) == 1
-    end
-    return L.has_ranked
+  local function has_jobs(group, digit, chain)
+    local prefix = group .. digit .. chain
+    return call('ZRANGEBYLEX', K.line, '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, 1)[1]
   end
 
-  -- Moves chains, each of which is a group, a digit, keys and a new place. Without a place the
-  -- chain is removed.
-  local function move(moves)
+  -- Whether a key is reserved for the first job of a chain that is shut under it.
+  local function is_kept_for(key, group, digit, chain)
+    local head = rule_of_key(key).step and has_costs() and has_jobs(group, digit, chain)
+    return head and L.cost_of(string.sub(head, #group + #chain + 9)) > 1
+  end
+
+  -- Writes new places of chains, each of which is a group, a digit, keys and a new place. Without a
+  -- place the chain is removed.
+  local function put(moves)
     local from, to, placed, gone = { {}, {}, {} }, { {}, {}, {} }, {}, {}
     local function note(lists, place, group, digit, chain, score)
       local is_open = byte(place) == 111 -- 'o'
@@ -331,13 +338,105 @@ local function limits()
     end
     call_in_pieces('ZADD', K.open, to[1])
     call_in_pieces('ZADD', K.shut, to[2])
-    if #from[3] > 0 and has_ranked() then
-      call_in_pieces('ZREM', K.ranked, from[3])
+    call_in_pieces('ZREM', K.ranked, from[3])
+    call_in_pieces('ZADD', K.ranked, to[3])
+  end
+
+  -- The place of a chain with another start.
+  local function with_start(place, start)
+    return string.sub(place, 1, 17) .. start .. string.sub(place, 27)
+  end
+
+  -- Digit, ticket and keys of a member of `ranked`, and the place of the chain. False: another
+  -- program has left it there.
+  local function parts_of_ranked(key, group, member)
+    local at = #key + #group + 1
+    local digit, its_ticket, chain = string.sub(member, at, at), string.sub(member, at + 1, at + 7), string.sub(member, at + 8)
+    local place = place_of(group .. digit .. chain) or ''
+    if string.sub(place, 1, 17) == 's' .. key and string.sub(place, 27) == its_ticket then
+      return digit, its_ticket, chain, place
     end
-    -- Without priorities all chains have the same rank.
-    if has('p') and #to[3] > 0 then
-      call_in_pieces('ZADD', K.ranked, to[3])
-      L.has_ranked = true
+    call('ZREM', K.ranked, member)
+    return false
+  end
+
+  -- The first chain of a group that is shut under a key: it has the turn of the group. Returns its
+  -- digit, ticket, keys and place.
+  local function first_of(key, group)
+    local prefix = key .. group
+    while true do
+      local member = call('ZRANGEBYLEX', K.ranked, '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, 1)[1]
+      local digit, its_ticket, chain, place = nil, nil, nil, nil
+      if member then
+        digit, its_ticket, chain, place = parts_of_ranked(key, group, member)
+      end
+      if not member or digit then
+        return digit, its_ticket, chain, place
+      end
+    end
+  end
+
+  -- Moves chains, and with them the turns of their groups: under each key, the first chain of a
+  -- group has the start of the group, and its other chains have none. A chain for which the key is
+  -- reserved keeps its start. `moves`: as for `put`.
+  local function move(moves)
+    local turns, loose = {}, {}
+    local function turn_of(place, group)
+      local key = string.sub(place, 2, 17)
+      local turn = turns[key .. group]
+      if not turn then
+        local digit, its_ticket, chain, its_place = first_of(key, group)
+        turn = { key = key, group = group, start = its_place and string.sub(its_place, 18, 26) or NO_TURN }
+        if digit then
+          turn.rank, turn.holder = digit .. its_ticket, { group, digit, chain, its_place }
+        end
+        turns[key .. group] = turn
+      end
+      return turn
+    end
+    for _, moved in ipairs(moves) do
+      local before = place_of(moved[1] .. moved[2] .. moved[3])
+      if before and byte(before) == 115 then -- 's'
+        local turn = turn_of(before, moved[1])
+        if turn.rank == moved[2] .. string.sub(before, 27) then
+          turn.rank, turn.holder, turn.has_left = nil, nil, true
+        end
+      end
+    end
+    local changed = {}
+    for _, moved in ipairs(moves) do
+      local group, digit, chain, place = unpack(moved, 1, 4)
+      changed[#changed + 1] = moved
+      if place and byte(place) == 115 then -- 's'
+        local turn, rank = turn_of(place, group), digit .. string.sub(place, 27)
+        if is_before(string.sub(place, 18, 26), turn.start) then
+          turn.start = string.sub(place, 18, 26)
+        end
+        local behind = moved
+        if not turn.rank or is_before(rank, turn.rank) then
+          behind, turn.rank, turn.holder = turn.holder, rank, moved
+        end
+        if behind and not is_kept_for(turn.key, group, behind[2], behind[3]) then
+          behind[4] = with_start(behind[4], NO_TURN)
+          changed[#changed + 1] = behind ~= moved and not behind.is_known and behind or nil
+        end
+        moved.is_known = true
+      end
+    end
+    for _, turn in pairs(turns) do
+      local holder = turn.holder
+      if holder and string.sub(holder[4], 18, 26) ~= turn.start then
+        holder[4] = with_start(holder[4], turn.start)
+        changed[#changed + 1] = not holder.is_known and holder or nil
+      end
+      loose[#loose + 1] = turn.has_left and turn or nil
+    end
+    put(changed)
+    for _, turn in ipairs(loose) do
+      local digit, _, chain, place = first_of(turn.key, turn.group)
+      if digit and is_before(turn.start, string.sub(place, 18, 26)) then
+        put({ { turn.group, digit, chain, with_start(place, turn.start) } })
+      end
     end
   end
 
@@ -371,25 +470,34 @@ local function limits()
     end
   end
 
+  local function era()
+    L.era = L.era or whole(call('HGET', K.meta, 'era') or '') % 65536
+    return L.era
+  end
+
+  local function stored_start(start)
+    return struct.pack('>I2', era()) .. packed(start)
+  end
+
+  -- A start that is stored, in the virtual time of now.
+  local function start_in(stored)
+    local its_era, start = struct.unpack('>I2I7', stored)
+    return start - (era() - its_era) * (C.era * 3 / 4)
+  end
+
   -- The place of a chain that is shut under a key: its former place if it has waited, or a place
   -- behind the others. A chain that has waited since an earlier era comes first.
   local function under(key, start, waited)
     if waited then
       return 's' .. key .. string.sub(waited, 9) .. string.sub(waited, 2, 8)
     end
-    L.era = L.era or struct.pack('>I2', whole(call('HGET', K.meta, 'era') or '') % 65536)
-    return 's' .. key .. L.era .. packed(start) .. ticket(true)
+    return 's' .. key .. stored_start(start) .. ticket(true)
   end
 
   -- The place of an open chain that has waited and from which this script has picked no job.
   local function waited_at(entry)
     local place = not L.picked[entry] and place_of(entry)
     return place and #place > 8 and byte(place) == 111 and place -- 'o'
-  end
-
-  local function has_jobs(group, digit, chain)
-    local prefix = group .. digit .. chain
-    return call('ZRANGEBYLEX', K.line, '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, 1)[1]
   end
 
   -- The place in `numbered` of a member of `line`; nil without limits or a group, and for a
@@ -489,12 +597,6 @@ local function limits()
     return state.left
   end
 
-  -- Whether a key is reserved for the first job of a chain that is shut under it.
-  local function is_kept_for(key, group, digit, chain)
-    local head = rule_of_key(key).step and has_costs() and has_jobs(group, digit, chain)
-    return head and L.cost_of(string.sub(head, #group + #chain + 9)) > 1
-  end
-
   -- The key for which an open chain still has to wait although the key has room. It waits if the
   -- key is reserved for another open chain, or if a chain of its group with a higher priority is
   -- shut under the key. A chain that has not waited also waits if the key is reserved for a shut
@@ -507,7 +609,7 @@ local function limits()
       if reserved and reserved ~= entry then
         return key
       elseif not reserved then
-        local best = not is_only and has_ranked() and call('ZRANGEBYLEX', K.ranked, '[' .. prefix, '(' .. prefix .. digit .. '\255', 'LIMIT', 0, 1)[1]
+        local best = not is_only and call('ZRANGEBYLEX', K.ranked, '[' .. prefix, '(' .. prefix .. digit .. '\255', 'LIMIT', 0, 1)[1]
         local its_digit = best and string.sub(best, #prefix + 1, #prefix + 1)
         if its_digit and its_digit < digit then
           return key
@@ -523,51 +625,92 @@ local function limits()
     end
   end
 
-  -- The chain to open first among the chains of a group that are shut under one key: that of the
-  -- highest priority, and of these the oldest. It swaps its start with the chain that would be
-  -- next. `members`: the chains to open, from `at` on. `opened`: the chains that were opened
-  -- before. `starts`: era and start of chains that differ from their places. Returns the chain to
-  -- open, and the new place of the other one if that is behind all members.
-  local function first_by_priority(key, members, at, last, opened, starts)
-    local member = members[at]
-    local group, digit, chain = L.parts_of_shut(member)
-    local prefix, ticket_of_it = key .. group, string.sub(member, 26, 32)
-    local from, upto = '[' .. prefix, '(' .. prefix .. digit .. ticket_of_it .. chain
-    while true do
-      local found = call('ZRANGEBYLEX', K.ranked, from, upto, 'LIMIT', 0, 1)[1]
-      if not found then
-        break
+  -- The turns under a key, the earliest first. Returns two functions: the first returns the next
+  -- turn, the second lets the group of a turn wait for its next one. If a group was served after
+  -- its turn was stored, its turn has the start of the group. A turn that is more than 200 starts
+  -- late keeps its own start, so that a group that is always served elsewhere does not starve under
+  -- this key. `starts`: the next starts of the groups whose chains this claim has opened. `opened`:
+  -- these chains.
+  local function turns_under(key, asked, served_until, starts, opened)
+    local read, at, from, waiting = {}, 1, '[' .. key, {}
+    local function is_sooner(one, other)
+      return one.start < other.start or one.start == other.start and is_before(one.ticket, other.ticket)
+    end
+    local function hold(turn)
+      turn.start = math.max(turn.start, starts[turn.group] or turn.start)
+      local place = #waiting + 1
+      while place > 1 and is_sooner(turn, waiting[place - 1]) do
+        place = place - 1
       end
-      local other_digit, its_ticket, other_chain = string.match(found, '^(.)(' .. string.rep('.', 7) .. ')(.*)$', #prefix + 1)
-      local entry = other_digit and group .. other_digit .. other_chain
-      local place = entry and place_of(entry) or ''
-      local other = entry and string.sub(place, 2) .. entry
-      if not entry or string.sub(place, 1, 17) ~= 's' .. key or string.sub(place, 27) ~= its_ticket then
-        -- Another program has left it there.
-        call('ZREM', K.ranked, found)
-      elseif not opened[other] then
-        starts[other], starts[member] = starts[member] or string.sub(member, 17, 25), starts[other] or string.sub(other, 17, 25)
-        for behind = at + 1, last do
-          if members[behind] == other then
-            members[behind] = member
-            return other
+      table.insert(waiting, place, turn)
+    end
+    local function next_turn()
+      while at <= asked + C.limit_step do
+        if at > #read and from then
+          local members = call('ZRANGEBYLEX', K.shut, from, '(' .. key .. string.sub(NO_TURN, 1, 1), 'LIMIT', 0, asked + 1)
+          from = #members > asked and '(' .. members[#members]
+          for _, member in ipairs(members) do
+            local group, digit, chain = L.parts_of_shut(member)
+            local stored = string.sub(member, 17, 25)
+            places[group .. digit .. chain] = 's' .. string.sub(member, 1, 32)
+            read[#read + 1] = { group = group, digit = digit, chain = chain, stored = stored, start = start_in(stored), ticket = string.sub(member, 26, 32) }
           end
         end
-        return other, { group, digit, chain, 's' .. key .. starts[member] .. ticket_of_it }
+        local turn = read[at]
+        if not turn or waiting[1] and is_sooner(waiting[1], turn) then
+          break
+        end
+        at = at + 1
+        if is_kept_for(key, turn.group, turn.digit, turn.chain) then
+          table.insert(waiting, 1, turn)
+        elseif not opened[turn.group .. turn.digit .. turn.chain] then
+          if turn.start + C.limit_step * C.start_cost >= virtual_time() then
+            turn.start = math.max(turn.start, served_until(turn.group))
+          end
+          hold(turn)
+        end
       end
-      from = '(' .. found
+      return table.remove(waiting, 1)
     end
-    return member
+    local function again(turn)
+      local prefix = key .. turn.group
+      turn.ranks = turn.ranks or { from = '[' .. prefix, at = 1 }
+      local ranks = turn.ranks
+      while true do
+        if ranks.at > #ranks and ranks.from then
+          for _, member in ipairs(call('ZRANGEBYLEX', K.ranked, ranks.from, '(' .. prefix .. '\255', 'LIMIT', 0, asked)) do
+            ranks[#ranks + 1], ranks.last = member, '(' .. member
+          end
+          ranks.from = ranks.at <= #ranks and ranks.last
+        end
+        local member = ranks[ranks.at]
+        if not member then
+          return
+        end
+        ranks.at = ranks.at + 1
+        local digit, its_ticket, chain = parts_of_ranked(key, turn.group, member)
+        if digit and not opened[turn.group .. digit .. chain] then
+          return hold({ group = turn.group, digit = digit, chain = chain, stored = turn.stored, start = turn.start, ticket = its_ticket, ranks = ranks })
+        end
+      end
+    end
+    return next_turn, again
   end
 
   -- Opens chains that are shut under keys with room: per key, at most `most` chains whose groups
   -- may be served. Chains of other groups are opened on the way, and no claim examines them again.
-  -- Returns the groups of all opened chains.
-  function L.open_some(most, serves)
-    local groups, moves, unroomy, left, opened, starts = {}, {}, {}, most + C.limit_step, {}, {}
+  -- Returns the groups of all opened chains. `cost`: returns the cost of one start of a group.
+  function L.open_some(most, serves, cost)
+    local groups, moves, unroomy, left, starts, opened_now = {}, {}, {}, most + C.limit_step, {}, {}
     L.era = nil
     for _, state in pairs(keys) do
       state.reserved = nil
+    end
+    -- The start of a group, if it is later than that of a group that comes now: it was served.
+    local function served_until(group)
+      local stored = group == NO_GROUP and (call('HGET', K.meta, 'plain') or '') or call('ZSCORE', K.next, group) or call('ZSCORE', K.rested, group)
+      local start = stored and start_of(stored) or 0
+      return start > virtual_time() + math.min(C.start_apart, cost(group)) and start or 0
     end
     local examined = call('ZRANGE', K.roomy, 0, C.limit_step - 1)
     L.are_roomy = #examined > 0
@@ -581,57 +724,42 @@ local function limits()
     end
     for _, key in ipairs(examined) do
       local room, upto = room_of_key(key)
-      local asked, from, is_first, reserved = math.min(room, most, left), '[' .. key, true, false
+      local asked, is_first = math.min(room, most, left), true
       if room <= 0 then
         unroomy[#unroomy + 1] = key
         if is_waited_for(key) then
           wake_at(key, upto)
         end
       end
-      while asked > 0 and from do
-        -- One more than may be opened is read, to find out whether others wait.
-        local members = call('ZRANGEBYLEX', K.shut, from, '(' .. key .. '\255', 'LIMIT', 0, asked + 1)
-        from = #members > asked and '(' .. members[asked]
-        local last, postpone = math.min(#members, asked), false
-        for at = 1, last do
-          local member, later = members[at], nil
-          local is_kept = is_kept_for(key, L.parts_of_shut(member))
-          if is_kept and not is_first then
-            reserved = true
-            break
-          elseif has_ranked() and not is_kept then
-            member, later = first_by_priority(key, members, at, last, opened, starts)
-            opened[member] = true
-          end
-          local group, digit, chain = L.parts_of_shut(member)
-          places[group .. digit .. chain] = 's' .. string.sub(member, 1, 32)
-          moves[#moves + 1] = { group, digit, chain, 'o' .. string.sub(member, 26, 32) .. (starts[member] or string.sub(member, 17, 25)) }
-          if later then
-            moves[#moves + 1], postpone = later, true
-            move(moves)
-            moves = {}
-          end
-          groups[group], left = true, left - 1
-          if not serves(group) then
-            L.passed = L.passed + 1
-          elseif is_kept then
-            state_of(key).reserved, reserved, asked = group .. digit .. chain, #members > at, 0
-            break
-          else
-            asked, is_first = asked - 1, false
-          end
-        end
-        if reserved then
-          break
-        elseif postpone then
-          -- It may be before the last one that was read.
-          move(moves)
-          moves, from = {}, '[' .. key
-        elseif not from then
+      local next_turn, again = turns_under(key, asked, served_until, starts, opened_now)
+      while asked > 0 and L.passed < C.limit_step do
+        local turn = next_turn()
+        if not turn then
           unroomy[#unroomy + 1] = key
+          break
+        end
+        local group, digit, chain = turn.group, turn.digit, turn.chain
+        local is_kept = is_kept_for(key, group, digit, chain)
+        if is_kept and not is_first then
+          break
+        end
+        opened_now[group .. digit .. chain] = true
+        moves[#moves + 1] = { group, digit, chain, 'o' .. turn.ticket .. turn.stored }
+        groups[group], left = true, left - 1
+        if not serves(group) then
+          L.passed = L.passed + 1
+        else
+          starts[group] = (starts[group] or math.max(served_until(group), virtual_time())) + cost(group)
+          asked, is_first = is_kept and 0 or asked - 1, false
+          if is_kept then
+            state_of(key).reserved = group .. digit .. chain
+          end
         end
         asked = math.min(asked, left)
-        from = L.passed < C.limit_step and from
+        again(turn)
+      end
+      if asked == 0 and room > 0 and not next_turn() then
+        unroomy[#unroomy + 1] = key
       end
     end
     move(moves)
@@ -742,7 +870,7 @@ local function limits()
   -- whose limits have no room are shut, and the others move to the end, in the order of their last
   -- picks. A chain of which no job was taken keeps its place.
   function L.settle_picks(picks, passed, admitted, parts)
-    local loose, moves, shut_under, started = {}, {}, {}, {}
+    local loose, moves, shut_under, started, served = {}, {}, {}, {}, {}
     for at, pick in ipairs(picks) do
       local group, id, _, chain, digit = parts(pick.member)
       if at <= passed and admitted[id] then
@@ -765,6 +893,11 @@ local function limits()
     for _, picked in ipairs(touched) do
       local entry, digit, item = unpack(picked)
       local chain, head = item.chain, nil
+      if started[picked[5]] and #(place_of(picked[5]) or '') > 8 then
+        for _, key in ipairs(keys_of(chain)) do
+          served[#served + 1] = { key, entry.group, stored_start(entry.start) }
+        end
+      end
       if passed == #picks and not item.is_only and (item.whole or item.next <= #item.heads) then
         head = item.heads[item.next]
       else
@@ -787,6 +920,13 @@ local function limits()
       end
     end
     shut(moves, shut_under)
+    for _, of in ipairs(served) do
+      local key, group, start = unpack(of)
+      local digit, _, its_chain, place = first_of(key, group)
+      if digit and is_before(string.sub(place, 18, 26), start) then
+        put({ { group, digit, its_chain, with_start(place, start) } })
+      end
+    end
     L.picked = {}
     L.write()
     L.tidy()

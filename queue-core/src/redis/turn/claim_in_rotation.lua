@@ -35,11 +35,15 @@ local function may_serve(group)
   return room_of(group) > 0 and (not holder or is_in_line(holder))
 end
 
+local function cost_of_start(group)
+  return cost_of(rule_of(group).weight)
+end
+
 -- The same in a queue with limits. It ends when the claim is complete, or when no other job can
 -- start.
 local function claim_with_limits()
   for _ = 1, 5 do
-    for group in pairs(limits().open_some(wanted - #ids, may_serve)) do
+    for group in pairs(limits().open_some(wanted - #ids, may_serve, cost_of_start)) do
       review(group)
     end
     local has_fewer = false

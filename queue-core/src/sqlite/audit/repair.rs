@@ -10,7 +10,7 @@ use crate::{
         doors::{
             groups, keys, limits,
             ready::{self, End},
-            return_jobs, settle, tags,
+            return_jobs, settle, tags, turns,
         },
         schedule,
     },
@@ -65,9 +65,7 @@ pub(super) fn repair(tx: &mut Tx<'_>, queue: &mut Queue<'_>, check: Check, (subj
         }
         (Check::LimitSlotMissing, id, _) => limits::start(tx, queue, id)?,
         (Check::LimitAsleep, key, _) => recheck_key(tx, queue, key)?,
-        (Check::LimitHollow, chain, _) => {
-            tx.sql("DELETE FROM queue_chains WHERE chain = ?1")?.execute([chain])?;
-        }
+        (Check::LimitHollow, Value::Integer(chain), _) => turns::remove(tx, queue, *chain)?,
         (Check::GroupIndexWrong, Value::Blob(name), _) => groups::review(tx, queue, name)?,
         (Check::TagLeaked | Check::TagStrange, id, digest) => {
             tx.sql("DELETE FROM queue_tags WHERE queue = ?1 AND id = ?2 AND digest = ?3")?.execute(params![queue.key, id, digest])?;

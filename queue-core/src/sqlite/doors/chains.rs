@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use rusqlite::{OptionalExtension, params, types::Value};
 
 use super::{
-    ledger::{self, Ledger},
+    ledger::Ledger,
     limits::{self, Until},
     row::{CHAINED, READY},
 };
@@ -122,7 +122,7 @@ impl Chains {
                 blocker => blocker,
             };
             if let Some((key, until)) = blocker {
-                ledger::shut(tx, queue, chain.chain, (&key, until), share.start, chain.has_waited)?;
+                ledger.shut(tx, queue, chain.chain, (&key, until), share.start, chain.has_waited)?;
                 self.picked.remove(&chain.chain);
                 self.shut += 1;
                 continue;

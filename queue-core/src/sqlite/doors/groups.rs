@@ -63,6 +63,12 @@ pub(crate) fn name_of(tx: &Tx<'_>, queue: &Queue<'_>, id: &[u8]) -> rusqlite::Re
     Ok(of(tx, queue, id)?.and_then(|name| GroupName::of_stored(&name)))
 }
 
+/// The virtual start of a group.
+pub(super) fn start_of(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<i64> {
+    const START: &str = "SELECT start FROM queue_groups WHERE queue = ?1 AND name = ?2";
+    Ok(tx.sql(START)?.query_row(params![queue.key, name], |row| row.get(0)).optional()?.unwrap_or_default())
+}
+
 pub(super) fn row(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8]) -> rusqlite::Result<Option<Row>> {
     const ROW: &str = "SELECT line, eligible, front FROM queue_groups WHERE queue = ?1 AND name = ?2";
     let read = |row: &rusqlite::Row<'_>| {

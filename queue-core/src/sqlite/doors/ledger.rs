@@ -7,9 +7,10 @@ use rusqlite::{OptionalExtension, params};
 use super::{
     chains::Chain,
     groups,
-    limits::{Limited, NO_GROUP, Until, drop_empty, held, is_waited_for, of, open, reserved_until, rule, to_end, wake},
+    limits::{Limited, NO_GROUP, Until, drop_empty, held, is_waited_for, of, reserved_until, rule, to_end, wake},
     row::CHAINED,
     rules,
+    turns::{self, Opened, Turns},
 };
 use crate::{
     broker::{LIMIT_STEP, LONGEST_CLOSED, LimitKey, LimitRule, TICKETS, Used, gcra},
@@ -189,7 +190,7 @@ impl Ledger {
     }
 
     /// Whether a key is reserved for the first job of a chain that is shut under it.
-    fn is_kept_for(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, chain: i64) -> rusqlite::Result<bool> {
+    pub(super) fn is_kept_for(&mut self, tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, chain: i64) -> rusqlite::Result<bool> {
         Ok(self.state(tx, queue, key)?.rule.rate.is_some() && head_of(tx, queue, chain)?.is_some_and(|head| head.cost > 1))
     }
 
@@ -199,9 +200,30 @@ impl Ledger {
     pub(super) fn settle(&mut self, tx: &mut Tx<'_>, queue: &Queue<'_>, chain: i64, start: i64, stays: bool) -> rusqlite::Result<()> {
         let Some(limited) = head_of(tx, queue, chain)? else { return drop_empty(tx, queue, chain).map(drop) };
         match self.blocker(tx, queue, &limited)? {
-            Some((key, until)) => shut(tx, queue, chain, (&key, until), start, stays),
+            Some((key, until)) => self.shut(tx, queue, chain, (&key, until), start, stays),
             None if stays => Ok(()),
             None => to_end(tx, chain),
+        }
+    }
+
+    /// Shuts a chain under a key. Tickets grow over all priorities. If jobs cost more than the key
+    /// permits, it is reserved for the job that a claim examined first. `stays`: a chain that has
+    /// waited keeps its place.
+    pub(super) fn shut(
+        &mut self,
+        tx: &mut Tx<'_>,
+        queue: &Queue<'_>,
+        chain: i64,
+        (key, until): (&LimitKey, Until),
+        start: i64,
+        stays: bool,
+    ) -> rusqlite::Result<()> {
+        const ROOMY: &str = "INSERT OR IGNORE INTO queue_wakes (queue, key, at) VALUES (?1, ?2, 0)";
+        turns::shut(tx, queue, self, (chain, key), (start, queue.next_tail(), if stays { TICKETS } else { i64::MIN }))?;
+        match until {
+            Until::At(at) => wake(tx, queue, key, at),
+            Until::Slot => Ok(()),
+            Until::Others => tx.sql(ROOMY)?.execute(params![queue.key, key.as_bytes()]).map(drop),
         }
     }
 
@@ -240,31 +262,38 @@ impl Ledger {
             // The next claim examines the keys after these.
             keys.iter().try_for_each(|key| tx.sql(BEHIND)?.execute(params![queue.key, key.as_bytes(), tx.now]).map(drop))?;
         }
+        let (mut opened, mut opens) = (Opened::default(), Vec::new());
         for key in keys {
             let Ok(room) = self.room(tx, queue, &key)? else { continue };
             let mut asked = usize::try_from(room).unwrap_or(0).min(most).min(left);
-            let mut is_first = true;
+            let (mut turns, mut is_first) = (Turns::new(&key, asked), true);
             while asked > 0 && *passed < LIMIT_STEP {
-                let Some((chain, start, name)) = first_shut(tx, queue, &key)? else { break };
+                let Some(turn) = turns.next(tx, queue, self, &opened)? else { break };
                 // A key that is reserved for a job permits only that job.
-                let is_kept = self.is_kept_for(tx, queue, &key, chain)?;
+                let is_kept = self.is_kept_for(tx, queue, &key, turn.chain)?;
                 if is_kept && !is_first {
                     break;
                 }
-                open(tx, if is_kept { chain } else { first_by_priority(tx, queue, &key, (chain, start), &name)? })?;
+                opened.has(turn.chain);
+                opens.push((turn.chain, turn.stored));
                 left -= 1;
-                if name == NO_GROUP || groups::room(tx, queue, &name, rules::rule(tx, queue, &name)?)? > 0 {
+                if turn.name == NO_GROUP || groups::room(tx, queue, &turn.name, rules::rule(tx, queue, &turn.name)?)? > 0 {
+                    opened.serves(tx, queue, &turn.name)?;
                     asked = if is_kept { 0 } else { asked - 1 };
                     is_first = false;
                     if is_kept {
-                        self.reserved.insert(key, chain);
+                        self.reserved.insert(key, turn.chain);
                     }
                 } else {
                     *passed += 1;
                 }
                 asked = asked.min(left);
-                names.push(name);
+                names.push(turn.name.clone());
+                turns.again(tx, queue, turn, &opened)?;
             }
+        }
+        for (chain, start) in opens {
+            turns::open(tx, queue, chain, start)?;
         }
         self.tidy(tx, queue)?;
         Ok(names)
@@ -292,20 +321,6 @@ fn first_shut(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> rusqlite::Resul
     tx.sql(FIRST)?.query_row(params![queue.key, key.as_bytes()], read).optional()
 }
 
-/// The chain to open first among the chains of a group that are shut under one key: that of the
-/// highest priority, and of these the oldest. It swaps its start with the chain that would be next.
-fn first_by_priority(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey, (chain, start): (i64, i64), name: &[u8]) -> rusqlite::Result<i64> {
-    const BEST: &str =
-        "SELECT chain, start FROM queue_chains WHERE queue = ?1 AND shut = ?2 AND name = ?3 ORDER BY priority, ticket, chain LIMIT 1";
-    const START: &str = "UPDATE queue_chains SET start = ?2 WHERE chain = ?1";
-    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
-    let best = tx.sql(BEST)?.query_row(params![queue.key, key.as_bytes(), name], read).optional()?;
-    let Some((other, its_start)) = best.filter(|(other, _)| *other != chain) else { return Ok(chain) };
-    tx.sql(START)?.execute([chain, its_start])?;
-    tx.sql(START)?.execute([other, start])?;
-    Ok(other)
-}
-
 /// The limits of the first job of a chain.
 fn head_of(tx: &Tx<'_>, queue: &Queue<'_>, chain: i64) -> rusqlite::Result<Option<Limited>> {
     const HEAD: &str = "SELECT id FROM queue_jobs WHERE queue = ?1 AND state = ?2 AND rank = ?3 ORDER BY pos LIMIT 1";
@@ -321,26 +336,4 @@ fn due(tx: &Tx<'_>, queue: &Queue<'_>) -> rusqlite::Result<Vec<LimitKey>> {
         .query_map(params![queue.key, tx.now, Unsigned(LIMIT_STEP)], |row| row.get::<_, Vec<u8>>(0))?
         .collect::<rusqlite::Result<_>>()?;
     Ok(keys.iter().filter_map(|key| LimitKey::from_bytes(key)).collect())
-}
-
-/// Shuts a chain under a key. Tickets grow over all priorities. If jobs cost more than the key
-/// permits, it is reserved for the job that a claim examined first. `stays`: a chain that has
-/// waited keeps its place.
-pub(super) fn shut(
-    tx: &mut Tx<'_>,
-    queue: &Queue<'_>,
-    chain: i64,
-    (key, until): (&LimitKey, Until),
-    start: i64,
-    stays: bool,
-) -> rusqlite::Result<()> {
-    const SHUT: &str = "UPDATE queue_chains SET shut = ?2, start = iif(ticket < ?5, start, ?3), ticket = iif(ticket < ?5, ticket, ?4) \
-        WHERE chain = ?1";
-    const ROOMY: &str = "INSERT OR IGNORE INTO queue_wakes (queue, key, at) VALUES (?1, ?2, 0)";
-    tx.sql(SHUT)?.execute(params![chain, key.as_bytes(), start, queue.next_tail(), if stays { TICKETS } else { i64::MIN }])?;
-    match until {
-        Until::At(at) => wake(tx, queue, key, at),
-        Until::Slot => Ok(()),
-        Until::Others => tx.sql(ROOMY)?.execute(params![queue.key, key.as_bytes()]).map(drop),
-    }
 }

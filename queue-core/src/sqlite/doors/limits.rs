@@ -21,7 +21,7 @@
 
 use rusqlite::{OptionalExtension, ToSql, params};
 
-use super::{ledger::Ledger, row::CHAINED};
+use super::{ledger::Ledger, row::CHAINED, turns};
 use crate::{
     address::JobId,
     broker::{
@@ -134,12 +134,6 @@ pub(super) fn join(tx: &Tx<'_>, queue: &Queue<'_>, name: &[u8], priority: i64, l
     tx.sql(CHAIN)?.query_row(params![queue.key, name, priority, limited.stored], |row| row.get::<_, i64>(0))
 }
 
-/// Opens a shut chain. It keeps its ticket, so it is next.
-pub(super) fn open(tx: &Tx<'_>, chain: i64) -> rusqlite::Result<()> {
-    const OPEN: &str = "UPDATE queue_chains SET shut = NULL WHERE chain = ?1";
-    tx.sql(OPEN)?.execute([chain]).map(drop)
-}
-
 /// Moves an open chain of which a job has started behind the others of its group and priority.
 pub(super) fn to_end(tx: &Tx<'_>, chain: i64) -> rusqlite::Result<()> {
     const TO_END: &str = "UPDATE queue_chains SET ticket = 1 + max(?2, ifnull((SELECT max(ticket) FROM queue_chains AS other
@@ -164,10 +158,9 @@ fn has_jobs(tx: &Tx<'_>, queue: &Queue<'_>, chain: i64) -> rusqlite::Result<bool
 
 /// Removes a chain without jobs. True: it was removed.
 pub(super) fn drop_empty(tx: &Tx<'_>, queue: &Queue<'_>, chain: i64) -> rusqlite::Result<bool> {
-    const DROP: &str = "DELETE FROM queue_chains WHERE chain = ?1";
     let is_empty = !has_jobs(tx, queue, chain)?;
     if is_empty {
-        tx.sql(DROP)?.execute([chain])?;
+        turns::remove(tx, queue, chain)?;
     }
     Ok(is_empty)
 }

@@ -52,6 +52,7 @@ mod rules;
 pub(crate) mod settle;
 pub(crate) mod tags;
 pub(crate) mod transitions;
+pub(crate) mod turns;
 mod virtual_time;
 pub(crate) mod watched;
 

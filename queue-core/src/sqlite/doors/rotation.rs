@@ -16,10 +16,11 @@ use super::{
     limits::{self, NO_GROUP},
     ready::Waiting,
     row::{CHAINED, LINED, LINED_SUSPECT, READY},
+    turns,
     virtual_time::{self, Served, charge, cost},
 };
 use crate::{
-    broker::{GroupRule, LIMIT_STEP, MAX_ITEMS, RuleOf, SHARE_COUNTED, share_of_plain},
+    broker::{GroupRule, LIMIT_STEP, MAX_ITEMS, RuleOf, SHARE_COUNTED, TICKETS, share_of_plain},
     sqlite::connection::{
         statement::sql,
         tx::{Failed, Queue, Tx},
@@ -132,9 +133,16 @@ fn settle(tx: &mut Tx<'_>, queue: &Queue<'_>, picks: &mut Picks, taken: usize) -
     }
     let mut touched: Vec<_> = picks.entries.iter().flat_map(|entry| entry.chains.touched().map(move |of| (of, entry.next_start))).collect();
     touched.sort_unstable();
+    let mut served = Vec::new();
     for ((_, chain, picks_of_it), start) in touched {
         let stays = left.get(&chain) == Some(&picks_of_it);
+        if let Some((name, keys)) = if stays { None } else { turns::waited(tx, chain, TICKETS)? } {
+            served.push((name, keys, start));
+        }
         picks.ledger.settle(tx, queue, chain, start, stays)?;
+    }
+    for (name, keys, start) in served {
+        keys.iter().try_for_each(|key| turns::served(tx, queue, key, &name, start))?;
     }
     picks.ledger.write(tx, queue)?;
     Ok(picks.ledger.tidy(tx, queue)?)
