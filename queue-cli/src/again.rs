@@ -8,14 +8,14 @@ use std::{
 use super::{
     args::Format,
     exit::{Exit, Failure, note},
-    output::{Captured, Place, below, size, with_captured_output, wrapped_within, write},
+    output::{Captured, Place, print_below, size, with_captured_output, wrap_within, write},
     stop::asked_to_stop,
 };
 
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(super) struct Again {
     /// Print the answer again every two seconds, or at this interval, until Ctrl-C
-    #[arg(long, value_name = "EVERY", num_args = 0..=1, require_equals = true, default_missing_value = "2s", value_parser = every)]
+    #[arg(long, value_name = "EVERY", num_args = 0..=1, require_equals = true, default_missing_value = "2s", value_parser = parse_interval)]
     watch: Option<Duration>,
 }
 
@@ -41,7 +41,7 @@ fn queue(name: &str) -> Result<String, queue_core::Error> {
     queue_core::__private::check_queue(name).map(|()| name.to_owned())
 }
 
-fn every(text: &str) -> Result<Duration, String> {
+fn parse_interval(text: &str) -> Result<Duration, String> {
     match super::args::duration(text)? {
         time if time < Duration::from_millis(100) => Err("it is shorter than 100ms".to_owned()),
         time => Ok(time),
@@ -65,7 +65,7 @@ impl Again {
                     // A file gets each answer after the one before.
                     None => {
                         let answered;
-                        (answered, place) = below(place, answer()).await;
+                        (answered, place) = print_below(place, answer()).await;
                         (answered, Captured::default())
                     }
                 }
@@ -117,14 +117,14 @@ impl Screen {
         // Each line replaces the old one and clears its rest. The lines after the last one are also
         // cleared. The screen is never empty in between.
         let clears = if is_first { "\u{1b}[2J" } else { "" };
-        format!("{clears}\u{1b}[H{}\u{1b}[J", fitting(&self.last, columns, rows).replace('\n', "\u{1b}[K\n"))
+        format!("{clears}\u{1b}[H{}\u{1b}[J", cut_to_terminal(&self.last, columns, rows).replace('\n', "\u{1b}[K\n"))
     }
 }
 
 /// The part of an answer that fits the terminal. A line that the terminal wraps, or a row below the
 /// last, would move the others. The last row is reserved for standard error.
-fn fitting(answer: &str, columns: usize, rows: usize) -> String {
-    let wrapped: Vec<String> = answer.lines().map(|line| wrapped_within(columns, line)).collect();
+fn cut_to_terminal(answer: &str, columns: usize, rows: usize) -> String {
+    let wrapped: Vec<String> = answer.lines().map(|line| wrap_within(columns, line)).collect();
     let lines: Vec<&str> = wrapped.iter().flat_map(|line| line.split('\n')).collect();
     let room = rows.saturating_sub(1).max(2);
     let shown = if lines.len() > room { room - 1 } else { lines.len() };
@@ -158,11 +158,11 @@ mod tests {
     #[test]
     fn an_answer_fits_its_terminal() {
         let answer: String = (0..40).map(|n| format!("{n:03} {} end\n", "x".repeat(74))).collect();
-        let shown = fitting(&answer, 80, 24);
+        let shown = cut_to_terminal(&answer, 80, 24);
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!((lines.len(), lines[21], lines[22]), (23, "    end", "… 58 more lines"));
         assert!(lines.iter().all(|line| line.chars().count() <= 80), "{shown}");
-        assert_eq!(fitting("one\ntwo\n", 3, 3), "one\ntwo\n");
-        assert_eq!(fitting(&answer, usize::MAX, usize::MAX), answer);
+        assert_eq!(cut_to_terminal("one\ntwo\n", 3, 3), "one\ntwo\n");
+        assert_eq!(cut_to_terminal(&answer, usize::MAX, usize::MAX), answer);
     }
 }

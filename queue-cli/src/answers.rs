@@ -14,7 +14,7 @@ use super::{
 
 /// Executes the change for each, until one is refused. The lines and rows of the earlier ones are
 /// still printed.
-pub(super) async fn each<T>(
+pub(super) async fn change_each<T>(
     name: &str,
     items: &[T],
     format: &Format,

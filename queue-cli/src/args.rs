@@ -150,8 +150,8 @@ pub(super) fn read<W: clap::Args + Default>(command: clap::Command) -> Result<Re
     if arguments.is_empty() {
         arguments.push("worker".into());
     }
-    let arguments = with_list(&command, arguments);
-    named(command, &program()).try_get_matches_from(&arguments).and_then(|matches| asked(&matches)).map_err(|error| {
+    let arguments = add_default_verb(&command, arguments);
+    with_program_name(command, &program()).try_get_matches_from(&arguments).and_then(|matches| read_arguments(&matches)).map_err(|error| {
         // A closed pipe is not an error. Help goes to stdout and is not an error either.
         if error.use_stderr() {
             let mut text = redacted_message(&error.render().to_string(), &arguments);
@@ -174,7 +174,7 @@ pub(super) fn read<W: clap::Args + Default>(command: clap::Command) -> Result<Re
 }
 
 /// A noun without a verb lists: `queue limits` is `queue limits list`.
-pub(super) fn with_list(program: &clap::Command, mut arguments: Vec<OsString>) -> Vec<OsString> {
+pub(super) fn add_default_verb(program: &clap::Command, mut arguments: Vec<OsString>) -> Vec<OsString> {
     let word = |at: usize| arguments.get(at).and_then(|word| word.to_str());
     // The first word from here on that is not an option of all commands.
     let behind_options = |mut at: usize| {
@@ -193,7 +193,7 @@ pub(super) fn with_list(program: &clap::Command, mut arguments: Vec<OsString>) -
     arguments
 }
 
-fn asked<W: clap::Args + Default>(matches: &clap::ArgMatches) -> Result<Read<W>, clap::Error> {
+fn read_arguments<W: clap::Args + Default>(matches: &clap::ArgMatches) -> Result<Read<W>, clap::Error> {
     let command = match matches.subcommand() {
         None => Ok(W::default()),
         Some(("work", options)) => Ok(W::from_arg_matches(options)?),
@@ -215,12 +215,12 @@ pub(super) fn program() -> String {
 }
 
 /// Replaces `{bin}` in the examples by the program's name.
-pub(super) fn named(command: clap::Command, bin: &str) -> clap::Command {
+pub(super) fn with_program_name(command: clap::Command, bin: &str) -> clap::Command {
     let command = match command.get_after_help().map(ToString::to_string) {
         Some(help) => command.after_help(help.replace("{bin}", bin)),
         None => command,
     };
-    command.mut_subcommands(|command| named(command, bin))
+    command.mut_subcommands(|command| with_program_name(command, bin))
 }
 
 pub(super) fn state_parser() -> impl TypedValueParser<Value = JobState> {

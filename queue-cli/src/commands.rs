@@ -191,11 +191,11 @@ Exit codes:
 }
 
 /// Executes a command. If the program has no tasks (`has_tasks`), jobs of any task can be enqueued.
-pub(super) async fn carry_out(url: Option<String>, command: Command, has_tasks: bool) -> Result<ExitCode, Failure> {
+pub(super) async fn run_command(url: Option<String>, command: Command, has_tasks: bool) -> Result<ExitCode, Failure> {
     let url_or_env = || url.clone().map_or_else(Client::url_from_env, Ok);
     // A command that only reads does not create a database.
     let look = async || Client::connect_existing(&url_or_env()?).await;
-    let _listening = stop::at_signals()?;
+    let _listening = stop::exit_at_signal()?;
     match command {
         Command::Tasks { command: TasksCommand::List(format) } => tasks::tasks(&Registry::linked(), &format)?,
         Command::Tasks { command } => paused_tasks::tasks(&look().await?, command).await?,
@@ -218,7 +218,7 @@ pub(super) async fn carry_out(url: Option<String>, command: Command, has_tasks: 
             // tasks accepts any task.
             let registry = Registry::linked();
             let known = registry.tasks().next().is_some().then_some(&registry);
-            let schedule = schedules::described(known, &args)?;
+            let schedule = schedules::schedule_of_arguments(known, &args)?;
             schedules::add(&Client::connect(&url_or_env()?).await?, schedule, &args).await?;
         }
         Command::Schedules { command } => schedules::schedules(&look().await?, command).await?,

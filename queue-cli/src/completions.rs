@@ -8,7 +8,7 @@ use clap::{Arg, Command, ValueEnum};
 use queue_core::{__private::is_control, Client, Registry, Result, inspect::Filter};
 
 use super::{
-    args::{program, with_list},
+    args::{add_default_verb, program},
     exit::Failure,
     output::print,
     paused_tasks::known_tasks,
@@ -100,7 +100,7 @@ struct Place<'c> {
 impl<'c> Place<'c> {
     fn of(program: &'c Command, words: Vec<String>) -> Self {
         let words = [vec![String::new()], words].concat().into_iter().map(Into::into).collect();
-        let words = with_list(program, words).into_iter().skip(1).map(|word| word.to_string_lossy().into_owned());
+        let words = add_default_verb(program, words).into_iter().skip(1).map(|word| word.to_string_lossy().into_owned());
         let mut words: Vec<String> = words.collect();
         let last = words.pop().unwrap_or_default();
         let (mut command, mut value, mut arguments, mut url) = (program, None, 0, None);

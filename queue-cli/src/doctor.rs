@@ -20,7 +20,7 @@ use super::{
     args::DoctorArgs,
     condition,
     exit::{Exit, Failure},
-    output::{coarse, print, print_json, relative},
+    output::{print, print_json, relative_time, rounded_duration},
     parked::Parked,
     queues,
 };
@@ -93,19 +93,19 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
         problems.push(Problem::advice(None, durability.meaning(), advice));
     }
     if let Some(queue) = queues.first() {
-        problems.extend(skewed(inspector.clock_skew_ms(queue).await?));
+        problems.extend(clock_skew(inspector.clock_skew_ms(queue).await?));
     }
     let mut outboxes = Vec::new();
     let clustered = info.location.contains("+cluster://");
     for queue in &queues {
         faults(&inspector, queue, args.repair, &mut problems).await?;
-        match advise(&inspector, queue, clustered, &mut problems, &mut outboxes).await {
+        match add_advice(&inspector, queue, clustered, &mut problems, &mut outboxes).await {
             // That fault was reported already.
             Err(Error::WrongType { .. }) => {}
             advised => advised?,
         }
         cleanup(client, queue, &mut problems).await?;
-        match ahead(client, queue, args.repair, &mut problems).await {
+        match schedules_too_far_ahead(client, queue, args.repair, &mut problems).await {
             Err(Error::WrongType { .. }) => {}
             advised => advised?,
         }
@@ -117,7 +117,7 @@ pub(super) async fn doctor(client: &Client, args: &DoctorArgs) -> Result<ExitCod
     let of_outboxes = OutboxRecord::merged(outboxes).into_iter().flat_map(|outbox| outbox.problems());
     problems.extend(of_outboxes.map(|(problem, advice)| Problem::advice(None, problem, advice)));
     if args.queue.is_none() {
-        match topics::advise(&inspector, &mut problems).await {
+        match topics::add_advice(&inspector, &mut problems).await {
             Err(Error::WrongType { .. }) => {}
             advised => {
                 advised?;
@@ -145,7 +145,7 @@ async fn queues_of(client: &Client, args: &DoctorArgs, problems: &mut Vec<Proble
     let advice = (!args.repair).then_some("`doctor --repair` renames it");
     problems.extend(broken.iter().map(|damage| Problem::fault(None, damage, advice)));
     if broken.is_empty() {
-        return queues::chosen(client, args.queue.as_deref()).await;
+        return queues::selected_queues(client, args.queue.as_deref()).await;
     }
     if args.repair {
         let advice = "workers add their queues again within minutes; the first enqueue of a new process does so at once";
@@ -194,7 +194,7 @@ async fn cleanup(client: &Client, address: &str, problems: &mut Vec<Problem>) ->
 }
 
 /// Schedules whose next tick is further in the future than a correct clock could have set it.
-async fn ahead(client: &Client, queue: &str, repair: bool, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
+async fn schedules_too_far_ahead(client: &Client, queue: &str, repair: bool, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
     let (mut offset, queue) = (Some(0), Arc::<str>::from(queue));
     while let Some(at) = offset {
         let found = clamp(client.broker(), &queue, at, 500, repair).await?;
@@ -254,7 +254,7 @@ const LOSS_ADVICE: &str =
     "jobs enqueued since that copy may be missing: compare with the records of the application; jobs finished since may run again";
 
 /// Conditions that are not damage, but worth reporting.
-async fn advise(
+async fn add_advice(
     inspector: &Inspector,
     queue: &str,
     clustered: bool,
@@ -266,21 +266,22 @@ async fn advise(
     let waiting = waiting(&stats);
     let (name, queue) = (queue, Some(queue));
     if let Some(ago) = stats.lost_at.and_then(|at| SystemTime::now().duration_since(at).ok()).filter(|ago| *ago < LOSS_REPORTED) {
-        let problem = format!("{} ago the broker lost data of this queue or was restored from an older copy: {LOSS_SEEN}", coarse(ago));
+        let problem =
+            format!("{} ago the broker lost data of this queue or was restored from an older copy: {LOSS_SEEN}", rounded_duration(ago));
         problems.push(Problem::advice(queue, problem, LOSS_ADVICE));
     }
     if let Some(pause) = &stats.pause {
         problems.push(Problem::advice(queue, format!("it is {pause}"), format!("run `queues resume {name}`")));
     }
-    problems.extend(unserved(name, &stats));
+    problems.extend(unserved_queue(name, &stats));
     for parked in Parked::of(inspector, name, &stats).await? {
         problems.push(Problem::advice(queue, parked.text(), parked.advice()));
     }
-    if let Some(problem) = returned(inspector, name, &stats).await? {
+    if let Some(problem) = returned_jobs(inspector, name, &stats).await? {
         problems.push(problem);
     }
     if let Some(oldest) = stats.oldest.filter(|oldest| *oldest >= OLD && !stats.paused && stats.lanes > 0) {
-        problems.push(waits_long(inspector, name, oldest).await?);
+        problems.push(long_waiting_jobs(inspector, name, oldest).await?);
     }
     for difference in inspector.differences(name).await? {
         problems.push(Problem::advice(queue, difference.to_string(), difference.advice()));
@@ -298,15 +299,15 @@ fn waiting(stats: &QueueStats) -> u64 {
 
 /// A queue with jobs that no live worker serves. The jobs of the last worker stay active until
 /// another one reclaims them.
-fn unserved(queue: &str, stats: &QueueStats) -> Option<Problem> {
+fn unserved_queue(queue: &str, stats: &QueueStats) -> Option<Problem> {
     let (waiting, running) = (waiting(stats), stats.count(JobState::Active));
     if stats.lanes > 0 || waiting + running == 0 {
         return None;
     }
     let since = stats.oldest.filter(|oldest| *oldest >= REPORTED_FROM);
-    let since = since.map(|oldest| format!(", the oldest for {}", coarse(oldest))).unwrap_or_default();
-    let waiting = (waiting > 0).then(|| format!("{} waiting{since}", are(waiting)));
-    let running = (running > 0).then(|| format!("{} running when the last worker stopped", were(running)));
+    let since = since.map(|oldest| format!(", the oldest for {}", rounded_duration(oldest))).unwrap_or_default();
+    let waiting = (waiting > 0).then(|| format!("{} waiting{since}", present_tense_verb(waiting)));
+    let running = (running > 0).then(|| format!("{} running when the last worker stopped", past_tense_verb(running)));
     let jobs: Vec<String> = [running, waiting].into_iter().flatten().collect();
     let problem = format!("no live worker serves it, and {}", jobs.join("; "));
     Some(Problem::advice(Some(queue), problem, format!("start a worker that serves it (`work --queue {queue}`)")))
@@ -316,26 +317,27 @@ fn unserved(queue: &str, stats: &QueueStats) -> Option<Problem> {
 const SKEWED_MS: u64 = 10_000;
 
 /// It is unknown which of the two clocks is wrong.
-fn skewed(skew_ms: i64) -> Option<Problem> {
+fn clock_skew(skew_ms: i64) -> Option<Problem> {
     let direction = if skew_ms > 0 { "ahead of" } else { "behind" };
-    let by = coarse(Duration::from_millis(skew_ms.unsigned_abs()));
+    let by = rounded_duration(Duration::from_millis(skew_ms.unsigned_abs()));
     let advice = "compare both with a third clock, and synchronize them by NTP; jobs and schedules use the broker's clock";
     let problem = || Problem::of_broker(format!("the clock of the broker is {by} {direction} the clock of this machine"), advice);
     (skew_ms.unsigned_abs() >= SKEWED_MS).then(problem)
 }
 
 /// The reason for which most of the ready jobs of a queue wait, the holder, and the expected end.
-async fn waits_long(inspector: &Inspector, queue: &str, oldest: Duration) -> queue_core::Result<Problem> {
+async fn long_waiting_jobs(inspector: &Inspector, queue: &str, oldest: Duration) -> queue_core::Result<Problem> {
     let waiting = inspector.waiting(queue).await?;
-    let ready = waiting.iter().filter_map(|(reason, jobs)| Some((*reason, *jobs, why_long(reason)?)));
+    let ready = waiting.iter().filter_map(|(reason, jobs)| Some((*reason, *jobs, explain_long_wait(reason)?)));
     let (main, jobs, (for_what, advice)) = ready.max_by_key(|(_, jobs, _)| *jobs).unwrap_or(("behind", 0, FOR_A_SLOT));
-    let mut problem = format!("its oldest ready job has waited for {}; {} waiting {for_what}", coarse(oldest), are(jobs));
+    let mut problem =
+        format!("its oldest ready job has waited for {}; {} waiting {for_what}", rounded_duration(oldest), present_tense_verb(jobs));
     let mut first = inspector.list(queue, JobState::Ready, 0, 1).await?.jobs;
     inspector.add_reasons(queue, &mut first).await?;
     let cause = first.iter().flat_map(|job| &job.waiting).find(|reason| reason.name() == main && main != "behind");
     if let Some(cause) = cause {
         let holder = cause.holders().first().map(|job| format!(", held by {queue}/{job}")).unwrap_or_default();
-        let end = cause.until().map(|until| format!(", expected end {}", relative(until, SystemTime::now()))).unwrap_or_default();
+        let end = cause.until().map(|until| format!(", expected end {}", relative_time(until, SystemTime::now()))).unwrap_or_default();
         problem.push_str(&format!(" (the first: {cause}{holder}{end})"));
     }
     Ok(Problem::advice(Some(queue), problem, advice.replace("QUEUE", queue)))
@@ -345,7 +347,7 @@ const FOR_A_SLOT: (&str, &str) = ("for a free slot", "start more workers, or che
 
 /// The text for a reason of ready jobs, and the command that helps. `None`: jobs that wait for this
 /// reason are not ready.
-fn why_long(reason: &str) -> Option<(&'static str, &'static str)> {
+fn explain_long_wait(reason: &str) -> Option<(&'static str, &'static str)> {
     Some(match reason {
         "behind" => FOR_A_SLOT,
         "rate_limited" => (
@@ -374,7 +376,7 @@ fn why_long(reason: &str) -> Option<(&'static str, &'static str)> {
 
 /// Jobs that stopping workers have returned repeatedly. Such a job goes to the head of its list and
 /// starts soon. Therefore all running jobs and the first waiting jobs are examined.
-async fn returned(inspector: &Inspector, queue: &str, stats: &QueueStats) -> queue_core::Result<Option<Problem>> {
+async fn returned_jobs(inspector: &Inspector, queue: &str, stats: &QueueStats) -> queue_core::Result<Option<Problem>> {
     if stats.total(Counter::Returned) + stats.total(Counter::Reclaimed) < u64::from(RETURNED_OFTEN) {
         return Ok(None);
     }
@@ -390,19 +392,19 @@ async fn returned(inspector: &Inspector, queue: &str, stats: &QueueStats) -> que
     }
     let Some(most) = found.iter().max_by_key(|job| (job.returns, job.returned_at)) else { return Ok(None) };
     let task = most.task.as_deref().map(|task| format!(" of task {task}")).unwrap_or_default();
-    let last = most.returned_at.map(|at| format!(", last {}", relative(at, SystemTime::now()))).unwrap_or_default();
-    let jobs = were(found.len() as u64);
+    let last = most.returned_at.map(|at| format!(", last {}", relative_time(at, SystemTime::now()))).unwrap_or_default();
+    let jobs = past_tense_verb(found.len() as u64);
     let problem =
         format!("{jobs} returned by stopping workers {RETURNED_OFTEN} times or more: {}{task} {} times{last}", most.address, most.returns);
     let advice = "they run longer than the time between deployments and restart each time: raise `--grace`, store progress and continue from it, or let the old workers finish with `workers quiet --release OLD`";
     Ok(Some(Problem::advice(Some(queue), problem, advice)))
 }
 
-fn were(jobs: u64) -> String {
+fn past_tense_verb(jobs: u64) -> String {
     if jobs == 1 { "1 job was".to_owned() } else { format!("{jobs} jobs were") }
 }
 
-fn are(jobs: u64) -> String {
+fn present_tense_verb(jobs: u64) -> String {
     if jobs == 1 { "1 job is".to_owned() } else { format!("{jobs} jobs are") }
 }
 
@@ -439,32 +441,32 @@ mod tests {
     #[test]
     fn a_clock_that_is_an_hour_wrong_is_a_fault_in_both_directions() {
         for (skew_ms, direction) in [(3_600_000, "1h ahead of"), (-3_600_000, "1h behind")] {
-            let problem = skewed(skew_ms).unwrap();
+            let problem = clock_skew(skew_ms).unwrap();
             assert!(problem.is_fault && problem.problem.contains(direction), "{}", problem.problem);
         }
-        assert!(skewed(0).is_none() && skewed(9_999).is_none() && skewed(-9_999).is_none());
+        assert!(clock_skew(0).is_none() && clock_skew(9_999).is_none() && clock_skew(-9_999).is_none());
     }
 
     /// The only worker was killed while all of its slots were busy.
     #[test]
     fn jobs_that_were_running_when_the_last_worker_was_killed_are_a_problem() {
         let mut stats = QueueStats::default();
-        assert!(unserved("mail", &stats).is_none());
+        assert!(unserved_queue("mail", &stats).is_none());
         stats.set_count(JobState::Active, 4);
-        let found = unserved("mail", &stats).unwrap();
+        let found = unserved_queue("mail", &stats).unwrap();
         assert_eq!(found.problem, "no live worker serves it, and 4 jobs were running when the last worker stopped");
         assert_eq!(found.advice.unwrap(), "start a worker that serves it (`work --queue mail`)");
         stats.set_count(JobState::Retry, 1);
-        let found = unserved("mail", &stats).unwrap();
+        let found = unserved_queue("mail", &stats).unwrap();
         assert!(found.problem.ends_with("4 jobs were running when the last worker stopped; 1 job is waiting"), "{}", found.problem);
         stats.lanes = 1;
-        assert!(unserved("mail", &stats).is_none());
+        assert!(unserved_queue("mail", &stats).is_none());
     }
 
     #[test]
     fn more_workers_are_advised_only_where_jobs_wait_for_a_slot_of_a_worker() {
         for reason in queue_core::inspect::Reason::NAMES {
-            let advises = why_long(reason).is_some_and(|(_, advice)| advice.starts_with("start more workers"));
+            let advises = explain_long_wait(reason).is_some_and(|(_, advice)| advice.starts_with("start more workers"));
             assert_eq!(advises, reason == "behind", "{reason}");
         }
     }
@@ -484,7 +486,7 @@ mod tests {
         }
         let lane = client.broker().register(&Register::lane("pay", ProcessId::random(), lease)).await.unwrap().name;
         client.broker().turn(&Turn::new("pay", lane, 1, lease).claim(3)).await.unwrap();
-        let problem = waits_long(&inspector, "pay", OLD).await.unwrap();
+        let problem = long_waiting_jobs(&inspector, "pay", OLD).await.unwrap();
         let text = &problem.problem;
         assert!(text.contains("2 jobs are waiting for the rate of a limit (the first: its limit `stripe`"), "{text}");
         assert!(text.contains("expected end in "), "{text}");

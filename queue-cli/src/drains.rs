@@ -30,7 +30,7 @@ pub(super) struct DrainArgs {
 }
 
 pub(super) async fn drain(client: &Client, kind: OperationKind, args: DrainArgs) -> Result<(), Failure> {
-    let queue = queues::chosen(client, Some(&args.queue)).await?.remove(0);
+    let queue = queues::selected_queues(client, Some(&args.queue)).await?.remove(0);
     let inspector = client.inspector().because(args.reason);
     if !args.starting.dry_run && !args.yes {
         let jobs = count(&inspector, kind, &queue).await?;

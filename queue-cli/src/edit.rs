@@ -60,7 +60,7 @@ pub(super) struct EditArgs {
     #[arg(long, value_name = "N")]
     max_attempts: Option<u32>,
     /// Change it only if it still has this version, which --dry-run prints
-    #[arg(long, value_name = "SEEN", value_parser = seen)]
+    #[arg(long, value_name = "SEEN", value_parser = parse_seen)]
     seen: Option<Seen>,
     /// Print what would change, and change nothing
     #[arg(long)]
@@ -81,7 +81,7 @@ pub(super) struct DuplicateArgs {
     format: Format,
 }
 
-fn seen(text: &str) -> Result<Seen, String> {
+fn parse_seen(text: &str) -> Result<Seen, String> {
     text.parse().map_err(|error: queue_core::Error| error.to_string())
 }
 
@@ -152,7 +152,7 @@ fn print_edit(edited: &Edited, args: &EditArgs) -> Result<(), Failure> {
     if args.format.json {
         let changes =
             edited.changes.iter().map(|change| Line { field: change.field, before: &change.before, after: &change.after }).collect();
-        stale(edited);
+        warn_of_stale_tags(edited);
         let (job, seen) = (edited.job.to_string(), edited.seen.to_string());
         return Ok(print_json(&Answer { job, dry_run: args.dry_run, changes, seen, stale_tags: &edited.stale_tags })?);
     }
@@ -162,7 +162,7 @@ fn print_edit(edited: &Edited, args: &EditArgs) -> Result<(), Failure> {
     for change in &edited.changes {
         print(&format!("{}: {} -> {}", change.field, change.before, change.after))?;
     }
-    stale(edited);
+    warn_of_stale_tags(edited);
     if args.dry_run {
         print(&format!("seen: {}", edited.seen))?;
         note("nothing was changed; leave out --dry-run to do it, with --seen to do it only if the job has not changed");
@@ -171,7 +171,7 @@ fn print_edit(edited: &Edited, args: &EditArgs) -> Result<(), Failure> {
 }
 
 /// Prints a note for each tag that may come from an old parameter.
-fn stale(edited: &Edited) {
+fn warn_of_stale_tags(edited: &Edited) {
     for (name, value) in &edited.stale_tags {
         note(&format!(
             "warning: the tag {name}={value} is unchanged, but its parameter has another value now; the worker binary of your application updates such tags: use it"

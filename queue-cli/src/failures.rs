@@ -11,7 +11,7 @@ use queue_core::{
 use super::{
     args::Format,
     exit::{Exit, Failure},
-    output::{plain, print, relative, short, utc},
+    output::{plain, print, relative_time, short, utc},
     queues::{self, Unreadable},
     table::{
         self,
@@ -59,7 +59,7 @@ pub(super) async fn failures(client: &Client, command: FailuresCommand, bin: &st
         FailuresCommand::Show { fingerprint, queue, format } => (ListArgs { queue, task: None, format }, Some(fingerprint)),
     };
     let inspector = client.inspector();
-    let queues = queues::chosen(client, args.queue.as_deref()).await?;
+    let queues = queues::selected_queues(client, args.queue.as_deref()).await?;
     let (kinds, unreadable) = queues::for_each_queue(queues, async |queue| inspector.failures(queue).await).await?;
     let mut rows = Of::each(kinds);
     rows.retain(|Of { record: failure, .. }: &Of<FailurePattern>| {
@@ -88,8 +88,8 @@ const COLUMNS: [Column<Of<FailurePattern>>; 8] = [
     Field("count"),
     Field("last_at"),
     Field("first_at"),
-    Made("tasks", |row| latest(&row.record.tasks)),
-    Made("releases", |row| latest(&row.record.releases)),
+    Made("tasks", |row| latest_name(&row.record.tasks)),
+    Made("releases", |row| latest_name(&row.record.releases)),
     Made("failure", |row| pattern(&row.record).to_owned()),
 ];
 
@@ -98,14 +98,14 @@ fn pattern(failure: &FailurePattern) -> &str {
 }
 
 /// The name with the latest failure, and the number of the others.
-fn latest(names: &[(String, u64)]) -> String {
+fn latest_name(names: &[(String, u64)]) -> String {
     let name = names.last().map_or("", |(name, _)| name.as_str());
     if names.len() > 1 { format!("{} and {} more", short(name, 30), names.len() - 1) } else { short(name, 30) }
 }
 
 fn text(Of { queue, record: failure }: &Of<FailurePattern>, bin: &str) -> String {
     let now = SystemTime::now();
-    let time = |time| format!("{}{}", relative(time, now), utc(time).map(|time| format!(" ({time})")).unwrap_or_default());
+    let time = |time| format!("{}{}", relative_time(time, now), utc(time).map(|time| format!(" ({time})")).unwrap_or_default());
     let names = |names: &[(String, u64)]| {
         let counted = names.iter().rev().map(|(name, count)| format!("{} {count}", if name.is_empty() { "(unknown)" } else { name }));
         counted.collect::<Vec<_>>().join(", ")
@@ -144,8 +144,8 @@ mod tests {
     #[test]
     fn a_line_names_what_failed_last() {
         let names = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 1)).collect::<Vec<_>>();
-        assert_eq!(latest(&names(&[])), "");
-        assert_eq!(latest(&names(&["mail"])), "mail");
-        assert_eq!(latest(&names(&["bill", "mail"])), "mail and 1 more");
+        assert_eq!(latest_name(&names(&[])), "");
+        assert_eq!(latest_name(&names(&["mail"])), "mail");
+        assert_eq!(latest_name(&names(&["bill", "mail"])), "mail and 1 more");
     }
 }

@@ -14,11 +14,11 @@ use serde_json::json;
 use super::{
     address::Address,
     again::QueueArgs,
-    answers::each,
+    answers::change_each,
     args::Format,
     exit::{Exit, Failure, note},
     operations,
-    output::{exact, plain, print, print_json},
+    output::{exact_duration, plain, print, print_json},
     pauses::{self, PauseArgs},
     person,
     queues::{self, Unreadable},
@@ -55,7 +55,7 @@ pub(super) enum GroupsCommand {
   {bin} groups show mail/acme")]
     Show {
         /// The queue and the group
-        #[arg(value_name = "QUEUE/GROUP", value_parser = one_group)]
+        #[arg(value_name = "QUEUE/GROUP", value_parser = parse_group_address)]
         group: Address<GroupName>,
         #[command(flatten)]
         format: Format,
@@ -78,7 +78,7 @@ until a worker that declares it looks again: within a minute, if one runs.")]
   {bin} groups pause mail/acme --until 2h")]
     Pause {
         /// The queues and the groups
-        #[arg(required = true, value_name = "QUEUE/GROUP", value_parser = one_group)]
+        #[arg(required = true, value_name = "QUEUE/GROUP", value_parser = parse_group_address)]
         groups: Vec<Address<GroupName>>,
         #[command(flatten)]
         pause: PauseArgs,
@@ -90,7 +90,7 @@ until a worker that declares it looks again: within a minute, if one runs.")]
   {bin} groups resume mail/acme")]
     Resume {
         /// The queues and the groups
-        #[arg(required = true, value_name = "QUEUE/GROUP", value_parser = one_group)]
+        #[arg(required = true, value_name = "QUEUE/GROUP", value_parser = parse_group_address)]
         groups: Vec<Address<GroupName>>,
         #[command(flatten)]
         format: Format,
@@ -113,7 +113,7 @@ Jobs enqueued meanwhile may be included. If it is interrupted, run it again to c
 #[derive(Debug, clap::Args)]
 pub(super) struct ClearArgs {
     /// The queues and the groups
-    #[arg(required = true, value_name = "QUEUE/GROUP", value_parser = one_group)]
+    #[arg(required = true, value_name = "QUEUE/GROUP", value_parser = parse_group_address)]
     groups: Vec<Address<GroupName>>,
     /// Cancel them without a question
     #[arg(long)]
@@ -153,7 +153,7 @@ pub(super) struct SetArgs {
 
 /// A group by its name. `*` and `-` are not groups: in `groups set` they mean all groups, and the
 /// jobs without a group.
-fn one_group(address: &str) -> Result<Address<GroupName>, String> {
+fn parse_group_address(address: &str) -> Result<Address<GroupName>, String> {
     let refused = |problem: &str| Err(problem.to_owned());
     Address::read(address, |name| match name {
         "*" => refused(
@@ -206,16 +206,16 @@ pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<()
     match command {
         GroupsCommand::List { of, limit, after } => list(client, of.queue, limit, after.as_ref(), &of.format).await,
         GroupsCommand::Show { group: Address { queue, name }, format } => {
-            let (found, page) = known(client, &queue, &name).await?;
+            let (found, page) = find_group(client, &queue, &name).await?;
             show(found, &page, &format)
         }
         GroupsCommand::Set(args) => set(client, args).await,
         GroupsCommand::Pause { groups, pause, format } => {
             for Address { queue, name } in &groups {
-                queues::note_if_new(client, queue).await;
-                note_if_new(client, queue, name).await?;
+                queues::warn_if_unknown(client, queue).await;
+                warn_if_unknown(client, queue, name).await?;
             }
-            each("groups", &groups, &format, async |group| {
+            change_each("groups", &groups, &format, async |group| {
                 inspector.pause_as(&group.queue, PauseOf::Group(group.name.clone()), pause.pausing()).await?;
                 let json = json!({ "queue": group.queue, "group": group.name, "paused": true });
                 Ok((format!("{group} is paused{}", pause.end()), json))
@@ -224,9 +224,9 @@ pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<()
         }
         GroupsCommand::Resume { groups, format } => {
             for Address { queue, name } in &groups {
-                known(client, queue, name).await?;
+                find_group(client, queue, name).await?;
             }
-            each("groups", &groups, &format, async |group| {
+            change_each("groups", &groups, &format, async |group| {
                 inspector.resume_group(&group.queue, &group.name).await?;
                 Ok((format!("{group} is resumed"), json!({ "queue": group.queue, "group": group.name, "paused": false })))
             })
@@ -238,7 +238,7 @@ pub(super) async fn groups(client: &Client, command: GroupsCommand) -> Result<()
 }
 
 /// A known group, and the first groups of its queue.
-async fn known(client: &Client, queue: &str, group: &GroupName) -> Result<(StoredGroup, GroupPage), Failure> {
+async fn find_group(client: &Client, queue: &str, group: &GroupName) -> Result<(StoredGroup, GroupPage), Failure> {
     let (found, page) = (client.inspector().group(queue, group).await?, client.inspector().groups(queue, None, MAX_ITEMS).await?);
     if is_unknown(client, queue, &found).await? {
         return Err(Failure::new(Exit::NotFound, format!("queue `{queue}` has no group `{group}`{}", did_you_mean(group, &page))));
@@ -252,7 +252,7 @@ async fn is_unknown(client: &Client, queue: &str, group: &StoredGroup) -> Result
     if !is_blank {
         return Ok(false);
     }
-    queues::chosen(client, Some(queue)).await?;
+    queues::selected_queues(client, Some(queue)).await?;
     // A scheduled job is not in the counts of its group.
     let of_group = terms::filter(&[&[format!("group={}", Filter::quoted(group.name.as_str()))]])?;
     let mut search = client.inspector().search(of_group).queue(queue);
@@ -271,7 +271,7 @@ fn did_you_mean(group: &GroupName, page: &GroupPage) -> String {
 }
 
 /// Prints a note for a rule before the first job of its group, because the name may be misspelled.
-async fn note_if_new(client: &Client, queue: &str, group: &GroupName) -> Result<(), Failure> {
+async fn warn_if_unknown(client: &Client, queue: &str, group: &GroupName) -> Result<(), Failure> {
     let inspector = client.inspector();
     // For a new queue, another note was already printed.
     if let Ok(true) = is_unknown(client, queue, &inspector.group(queue, group).await?).await {
@@ -287,7 +287,7 @@ const COUNTED: u64 = 1_000_000;
 async fn clear(client: &Client, args: ClearArgs, which: Cleared) -> Result<(), Failure> {
     let inspector = client.inspector().because(args.reason);
     for group in &args.groups {
-        queues::chosen(client, Some(&group.queue)).await?;
+        queues::selected_queues(client, Some(&group.queue)).await?;
     }
     if !args.yes {
         let (mut jobs, mut least) = (0, "");
@@ -340,7 +340,7 @@ async fn list(client: &Client, queue: Option<String>, limit: usize, after: Optio
     let rows: Vec<Line> = listed.iter().flat_map(lines).collect();
     if rows.is_empty() {
         if queue.is_some() {
-            queues::chosen(client, queue.as_deref()).await?;
+            queues::selected_queues(client, queue.as_deref()).await?;
         }
         note("no group has ready or running jobs, or a rule");
         return Unreadable::report(&unreadable);
@@ -348,7 +348,7 @@ async fn list(client: &Client, queue: Option<String>, limit: usize, after: Optio
     print(&table::text(&rows, &COLUMNS))?;
     for Of { queue, record: page } in &listed {
         if let Some(next) = &page.next {
-            note(&format!("there are more: `groups list --queue {queue}` with {}", behind(next.as_str())));
+            note(&format!("there are more: `groups list --queue {queue}` with {}", next_page_argument(next.as_str())));
         }
     }
     Unreadable::report(&unreadable)
@@ -370,7 +370,7 @@ async fn read(client: &Client, queue: &str, limit: usize, after: Option<GroupNam
 }
 
 /// The argument for the page after a group, in a shell.
-fn behind(group: &str) -> String {
+fn next_page_argument(group: &str) -> String {
     if group.contains(char::is_control) {
         return "`--json` has the group to continue after, as `next`".to_owned();
     }
@@ -406,8 +406,8 @@ fn show(group: StoredGroup, page: &GroupPage, format: &Format) -> Result<(), Fai
         ("max size", with_source(number(holds.max_size, "none"), |rule| rule.max_size.is_some())),
         ("order", with_source(holds.order.unwrap_or_default().to_string(), |rule| rule.order.is_some())),
     ];
-    lines.extend(group.oldest.map(|age| ("oldest", exact(age))));
-    lines.extend(group.pause.map(|pause| ("paused", pauses::described(Some(&pause), 200))));
+    lines.extend(group.oldest.map(|age| ("oldest", exact_duration(age))));
+    lines.extend(group.pause.map(|pause| ("paused", pauses::describe_pause(Some(&pause), 200))));
     lines.extend(group.blocked_by.map(|job| ("blocked by", job.to_string())));
     Ok(print(&table::lines(lines))?)
 }
@@ -422,9 +422,9 @@ async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
     if args.weight.is_none() && args.cap.is_none() && args.max_size.is_none() && args.order.is_none() && !args.clear {
         return Err(Failure::new(Exit::Usage, "nothing to set: give --weight, --cap, --max-size, --order or --clear"));
     }
-    queues::note_if_new(client, &queue).await;
+    queues::warn_if_unknown(client, &queue).await;
     if let RuleOf::Group(group) = &of {
-        note_if_new(client, &queue, group).await?;
+        warn_if_unknown(client, &queue, group).await?;
     }
     let inspector = client.inspector();
     if args.clear && of == RuleOf::Others && inspector.groups(&queue, None, 1).await?.others.is_empty() {

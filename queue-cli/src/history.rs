@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{
     exit::Failure,
-    output::{exact, print, print_json, utc},
+    output::{exact_duration, print, print_json, utc},
     queues::{self, Unreadable},
     table::{
         self,
@@ -26,7 +26,7 @@ struct Answer {
 }
 
 /// A span by its length: by minute up to two hours, by hour for longer ones.
-pub(super) fn span(text: &str) -> Result<HistorySpan, String> {
+pub(super) fn parse_span(text: &str) -> Result<HistorySpan, String> {
     let time = super::args::duration(text)?;
     let (minutes, hours) = (time.as_secs().div_ceil(60), time.as_secs().div_ceil(3600));
     match (u32::try_from(minutes), u32::try_from(hours)) {
@@ -38,7 +38,7 @@ pub(super) fn span(text: &str) -> Result<HistorySpan, String> {
 
 pub(super) async fn history(client: &Client, queue: Option<&str>, span: HistorySpan, json: bool) -> Result<(), Failure> {
     let mut answer = Answer { queues: Vec::new(), unreadable: Vec::new() };
-    for queue in queues::chosen(client, queue).await? {
+    for queue in queues::selected_queues(client, queue).await? {
         match client.inspector().history(&queue, span).await {
             Ok(history) => answer.queues.push(history),
             Err(error) => answer.unreadable.push(Unreadable::from(&queue, error)?),
@@ -68,7 +68,7 @@ fn text(all: &History, queue: Option<&str>, queues: usize) -> String {
         }
     }
     lines.push(Line { since: "all".to_owned(), row: Some(all.total()), release: None });
-    format!("{of}, each line {}\n{}", exact(all.step), table::text(&lines, &COLUMNS))
+    format!("{of}, each line {}\n{}", exact_duration(all.step), table::text(&lines, &COLUMNS))
 }
 
 /// A line of the table: the counts of a minute or hour, or a release.

@@ -14,7 +14,7 @@ use super::{
     edit::{self, DuplicateArgs, EditArgs},
     exit::{Exit, Failure, note},
     logs,
-    output::{coarse, print, relative, write},
+    output::{print, relative_time, rounded_duration, write},
     progress::Line,
     queues::{self, Unreadable},
     repair::{self, Select},
@@ -363,10 +363,10 @@ pub(super) const COLUMNS: [Column<JobRecord>; 8] = [
     Made("task", |job| job.task.clone().unwrap_or_else(|| "(unreadable)".to_owned())),
     Made("state", |job| job.state.to_string()),
     Made("#failures", |job| job.failures.to_string()),
-    Made("enqueued", |job| job.enqueued_at.map_or_else(String::new, |time| relative(time, SystemTime::now()))),
+    Made("enqueued", |job| job.enqueued_at.map_or_else(String::new, |time| relative_time(time, SystemTime::now()))),
     Made("when", |job| match &job.running {
         Some(running) => runs(running, SystemTime::now()),
-        None => job.due_at.or(job.ended_at).map_or_else(String::new, |time| relative(time, SystemTime::now())),
+        None => job.due_at.or(job.ended_at).map_or_else(String::new, |time| relative_time(time, SystemTime::now())),
     }),
     // For a running job, the column `times` shows that.
     Made("waiting", |job| job.waiting.first().filter(|_| job.running.is_none()).map_or_else(String::new, |reason| reason.brief())),
@@ -381,7 +381,7 @@ pub(super) const COLUMNS: [Column<JobRecord>; 8] = [
 
 /// The time for which a job has run, and its worker: `for 3m 2s on web-1 (4711)`.
 pub(super) fn runs(running: &Running, now: SystemTime) -> String {
-    let age = coarse(now.duration_since(running.since).unwrap_or_default());
+    let age = rounded_duration(now.duration_since(running.since).unwrap_or_default());
     match (running.host.as_str(), running.pid) {
         ("", _) => format!("for {age} by {}", running.worker),
         (host, 0) => format!("for {age} on {host}"),

@@ -90,7 +90,7 @@ async fn read(client: &Client, queue: &str, limit: usize, after: Option<&str>) -
 }
 
 async fn list(client: &Client, queue: Option<&str>, limit: usize, after: Option<&str>, format: &Format) -> Result<(), Failure> {
-    let chosen = queues::chosen(client, queue).await?;
+    let chosen = queues::selected_queues(client, queue).await?;
     let (of_each, unreadable) = queues::for_each_queue(chosen, async |queue| read(client, queue, limit, after).await).await?;
     let listed: Vec<Listed> = of_each.into_iter().map(|(_, listed)| listed).collect();
     if format.json {

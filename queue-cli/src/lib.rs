@@ -81,7 +81,7 @@ pub mod __worker {
         args::duration,
         exit::{Exit, Failure},
         log::{AllEvents, Log},
-        stop::at_signals,
+        stop::exit_at_signal,
     };
 
     /// Executes the command line of a worker binary. Without a command it runs `work`. `W` is the
@@ -107,7 +107,7 @@ async fn carry_out<W: clap::Args + Default>(
     completions::answer(&program).await;
     let done = match args::read(program) {
         Ok(Read { url, command: Ok(options) }) => work(url, options).await,
-        Ok(Read { url, command: Err(command) }) => commands::carry_out(url, command, has_tasks).await,
+        Ok(Read { url, command: Err(command) }) => commands::run_command(url, command, has_tasks).await,
         Err(help_or_mistake) => return help_or_mistake,
     };
     done.unwrap_or_else(Failure::report)

@@ -15,7 +15,7 @@ use super::{
     again::QueueArgs,
     args::Format,
     exit::{Exit, Failure, note},
-    output::{print, print_json, relative},
+    output::{print, print_json, relative_time},
     queues::{self, Unreadable},
     table::{
         self,
@@ -105,14 +105,14 @@ pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<()
             let (of_each, unreadable) = queues::for_each_queue(chosen, async |queue| inspector.limits(queue).await).await?;
             let rows = Of::each(of_each);
             if rows.is_empty() && queue.is_some() {
-                queues::chosen(client, queue.as_deref()).await?;
+                queues::selected_queues(client, queue.as_deref()).await?;
             }
             let none = "there are no limits: declare one with `#[task(limit(..))]`, or make one with `limits set --new`";
             table::list(&format, "limits", &rows, &COLUMNS, none)?;
             Unreadable::report(&unreadable)
         }
         LimitsCommand::Show { limit: Address { queue, name: limit }, keys, format } => {
-            let Some(found) = inspector.limit(&queue, &limit).await? else { return Err(unknown(client, &queue, &limit, "").await) };
+            let Some(found) = inspector.limit(&queue, &limit).await? else { return Err(unknown_limit(client, &queue, &limit, "").await) };
             let keys = inspector.limit_keys(&queue, &limit, None, keys.into()).await?;
             show(&queue, found, keys, &format)
         }
@@ -120,7 +120,7 @@ pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<()
         LimitsCommand::Remove { limit: Address { queue, name: limit }, format } => {
             let before = inspector.limit(&queue, &limit).await?;
             if !inspector.remove_limit(&queue, &limit).await? {
-                return Err(unknown(client, &queue, &limit, "").await);
+                return Err(unknown_limit(client, &queue, &limit, "").await);
             }
             let (set, declared) = before.map_or((None, None), |before| (before.set, before.declared));
             if format.json {
@@ -143,7 +143,7 @@ pub(super) async fn limits(client: &Client, command: LimitsCommand) -> Result<()
     }
 }
 
-async fn unknown(client: &Client, queue: &str, limit: &str, advice: &str) -> Failure {
+async fn unknown_limit(client: &Client, queue: &str, limit: &str, advice: &str) -> Failure {
     let known = client.inspector().limits(queue).await.unwrap_or_default();
     let near = queue_core::__private::nearest(limit, known.iter().map(|limit| limit.name.as_str())).map(str::to_owned);
     let names: Vec<String> = known.into_iter().map(|limit| format!("`{}`", limit.name)).collect();
@@ -186,7 +186,7 @@ const KEYS: [Column<LimitKeyInfo>; 5] = [
     }),
     Field("held"),
     Field("waiting"),
-    Made("opens", |key| key.until.map(|until| relative(until, SystemTime::now())).unwrap_or_default()),
+    Made("opens", |key| key.until.map(|until| relative_time(until, SystemTime::now())).unwrap_or_default()),
     Made("first holder", |key| key.holders.first().map(|holder| holder.id.to_string()).unwrap_or_default()),
 ];
 
@@ -221,7 +221,7 @@ async fn set(client: &Client, args: SetArgs) -> Result<(), Failure> {
     }
     let Address { queue, name: limit } = args.limit;
     if !args.new && client.inspector().limit(&queue, &limit).await?.is_none() {
-        return Err(unknown(client, &queue, &limit, "; to make one that no task declares, add `--new`").await);
+        return Err(unknown_limit(client, &queue, &limit, "; to make one that no task declares, add `--new`").await);
     }
     let set = client
         .inspector()

@@ -83,7 +83,7 @@ impl Log {
         if let Some(traces) = self.traces {
             traces.end().await;
         }
-        self.lines.flushed(LAST_LINES);
+        self.lines.wait_for_flush(LAST_LINES);
     }
 }
 
@@ -126,7 +126,7 @@ impl Lines {
     }
 
     /// Waits until all earlier lines are written.
-    fn flushed(&self, time: Duration) {
+    fn wait_for_flush(&self, time: Duration) {
         let (written, flushed) = sync_channel(1);
         if self.next.try_send(Next::Flush(written)).is_ok() {
             let _ = flushed.recv_timeout(time);
@@ -248,7 +248,7 @@ mod tests {
         }
         assert_eq!(lines.bytes.load(Ordering::Relaxed), WAITING_BYTES);
         drop(read);
-        lines.flushed(Duration::from_secs(30));
+        lines.wait_for_flush(Duration::from_secs(30));
         let text = written.lock().unwrap();
         assert_eq!(text.iter().filter(|byte| **byte == b'#').count(), WAITING_BYTES);
     }
@@ -267,7 +267,7 @@ mod tests {
         }
         // The next line reports the dropped lines.
         lines.write_all(b"the end\n").unwrap();
-        lines.flushed(Duration::from_secs(30));
+        lines.wait_for_flush(Duration::from_secs(30));
         let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
         let dropped = text.lines().filter_map(|line| line.split_once(" log lines were dropped")?.0.parse::<usize>().ok()).sum::<usize>();
         // At most one line more than the buffer was being written.

@@ -10,7 +10,7 @@ use queue_core::{
 use super::{
     args::Format,
     exit::{Failure, note},
-    output::{plain, print, print_json, relative, utc},
+    output::{plain, print, print_json, relative_time, utc},
 };
 
 pub(super) async fn logs(client: &Client, job: &str, follow: bool, format: &Format) -> Result<(), Failure> {
@@ -64,7 +64,7 @@ impl Printed {
         if follows && log.progress != self.progress {
             self.progress.clone_from(&log.progress);
             if let Some(progress) = &self.progress {
-                print(&format!("{} {}", utc(progress.at).unwrap_or_default(), described(progress)))?;
+                print(&format!("{} {}", utc(progress.at).unwrap_or_default(), describe_progress(progress)))?;
             }
         }
         if !follows && !self.any {
@@ -80,7 +80,7 @@ fn text(line: &LogLine) -> String {
 }
 
 /// The progress as text.
-pub(super) fn described(progress: &Progress) -> String {
+pub(super) fn describe_progress(progress: &Progress) -> String {
     let parts = [
         progress.fraction.map(|fraction| format!("{:.0} %", (fraction * 100.0).floor())),
         Some(plain(&progress.message)).filter(|message| !message.is_empty()),
@@ -91,5 +91,5 @@ pub(super) fn described(progress: &Progress) -> String {
 
 /// The same for `jobs show`.
 pub(super) fn progress(progress: &Progress, now: SystemTime) -> String {
-    format!("{}, {} (attempt {})", described(progress), relative(progress.at, now), progress.attempt)
+    format!("{}, {} (attempt {})", describe_progress(progress), relative_time(progress.at, now), progress.attempt)
 }

@@ -15,7 +15,7 @@ use super::{
     again::Listing,
     args::Format,
     exit::{Exit, Failure, note},
-    output::{print, print_json, relative},
+    output::{print, print_json, relative_time},
     person,
     progress::Line,
     queues::{self, Unreadable},
@@ -93,7 +93,7 @@ pub(super) async fn operations(client: &Client, command: OperationsCommand) -> R
         }
         OperationsCommand::Stop { operation: Address { queue, name: id }, format } => {
             let stopped = inspector.stop_operation(&queue, &id).await?;
-            if format.json { Ok(print_json(&stopped)?) } else { Ok(print(&described(&stopped))?) }
+            if format.json { Ok(print_json(&stopped)?) } else { Ok(print(&describe_operation(&stopped))?) }
         }
         OperationsCommand::Resume { operation: Address { queue, name: id }, format } => {
             let operation = inspector.operation(&queue, &id).await?;
@@ -104,14 +104,14 @@ pub(super) async fn operations(client: &Client, command: OperationsCommand) -> R
                 ));
             }
             let ended = follow(inspector.run_operation(&operation).at_once()).await?;
-            if format.json { Ok(print_json(&ended)?) } else { Ok(print(&described(&ended))?) }
+            if format.json { Ok(print_json(&ended)?) } else { Ok(print(&describe_operation(&ended))?) }
         }
     }
 }
 
 async fn list(client: &Client, queue: Option<&str>, format: &Format) -> Result<(), Failure> {
     let inspector = client.inspector();
-    let queues = queues::chosen(client, queue).await?;
+    let queues = queues::selected_queues(client, queue).await?;
     let (found, unreadable) = queues::for_each_queue(queues, async |queue| inspector.operations(queue).await).await?;
     let mut all: Vec<Operation> = found.into_iter().flat_map(|(_, operations)| operations).collect();
     all.sort_by_key(|operation| (!operation.is_running(), std::cmp::Reverse(operation.started_ms)));
@@ -144,7 +144,7 @@ const FACTS: [Column<Operation>; 14] = [
     Field("started_at"),
     Made("last step", |operation| {
         let running = operation.stepped_at().filter(|_| operation.is_running());
-        running.map(|at| relative(at, SystemTime::now())).unwrap_or_default()
+        running.map(|at| relative_time(at, SystemTime::now())).unwrap_or_default()
     }),
     Field("ended_at"),
     Field("by"),
@@ -256,13 +256,15 @@ async fn follow(mut run: RunOperation) -> Result<Operation, Failure> {
     let operation = run.operation().clone();
     match operation.state {
         OperationState::Completed => Ok(operation),
-        OperationState::Running => Err(Failure::new(Exit::WrongState, format!("another runner has taken over {}", described(&operation)))),
-        _ => Err(Failure::new(Exit::WrongState, described(&operation))),
+        OperationState::Running => {
+            Err(Failure::new(Exit::WrongState, format!("another runner has taken over {}", describe_operation(&operation))))
+        }
+        _ => Err(Failure::new(Exit::WrongState, describe_operation(&operation))),
     }
 }
 
 /// The progress in one line.
-pub(super) fn described(operation: &Operation) -> String {
+pub(super) fn describe_operation(operation: &Operation) -> String {
     let mut text = format!("{} is {}: {} {}", operation.address(), operation.state, jobs(operation.changed), operation.kind.done());
     if operation.failed > 0 {
         text += &format!(", {} are unchanged, because other jobs hold their unique keys", operation.failed);

@@ -136,7 +136,7 @@ impl DatabaseArgs {
     #[cfg(not(feature = "outbox-postgres"))]
     #[expect(clippy::unused_self, reason = "with the feature it is used")]
     fn postgres(&self) -> Result<Relay, Failure> {
-        Err(without("PostgreSQL", "outbox-postgres"))
+        Err(missing_feature("PostgreSQL", "outbox-postgres"))
     }
 
     #[cfg(feature = "sqlite")]
@@ -148,12 +148,12 @@ impl DatabaseArgs {
     #[cfg(not(feature = "sqlite"))]
     #[expect(clippy::unused_self, reason = "with the feature it is used")]
     fn sqlite(&self) -> Result<Relay, Failure> {
-        Err(without("SQLite", "sqlite"))
+        Err(missing_feature("SQLite", "sqlite"))
     }
 }
 
 #[cfg(not(all(feature = "outbox-postgres", feature = "sqlite")))]
-fn without(database: &str, feature: &str) -> Failure {
+fn missing_feature(database: &str, feature: &str) -> Failure {
     let problem =
         format!("this program was built without {database}: use the program `queue`, or turn on the feature `{feature}` of queue-worker");
     Failure::new(Exit::Setup, problem)

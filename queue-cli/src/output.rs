@@ -65,7 +65,7 @@ tokio::task_local! {
 
 /// Prints the output of this work after the earlier answers. Also returns the position of the next
 /// answer.
-pub(super) async fn below<T>(place: Place, work: impl Future<Output = T>) -> (T, Place) {
+pub(super) async fn print_below<T>(place: Place, work: impl Future<Output = T>) -> (T, Place) {
     PLACE
         .scope(Cell::new(place), async {
             let done = work.await;
@@ -195,16 +195,16 @@ fn part(columns: Option<usize>, headings: &[&str], rows: &[Vec<String>], chosen:
 }
 
 /// Wraps lines to the width of the terminal.
-pub(super) fn wrapped(text: &str) -> String {
+pub(super) fn wrap(text: &str) -> String {
     if !io::stdout().is_terminal() {
         return text.to_owned();
     }
     let columns = size().0;
-    text.lines().map(|line| wrapped_within(columns, line)).collect::<Vec<_>>().join("\n")
+    text.lines().map(|line| wrap_within(columns, line)).collect::<Vec<_>>().join("\n")
 }
 
 /// The same for a terminal of this many columns.
-pub(super) fn wrapped_within(columns: usize, line: &str) -> String {
+pub(super) fn wrap_within(columns: usize, line: &str) -> String {
     if line.chars().count() <= columns {
         return line.to_owned();
     }
@@ -256,23 +256,23 @@ pub(super) fn cut(text: &str, max: usize) -> String {
 }
 
 /// A time of the broker, relative to now: `in 9m 12s`, `3s ago`.
-pub(super) fn relative(time: SystemTime, now: SystemTime) -> String {
+pub(super) fn relative_time(time: SystemTime, now: SystemTime) -> String {
     match (time.duration_since(now), now.duration_since(time)) {
-        (Ok(left), _) if left >= Duration::from_secs(1) => format!("in {}", coarse(left)),
-        (_, Ok(past)) if past >= Duration::from_secs(1) => format!("{} ago", coarse(past)),
+        (Ok(left), _) if left >= Duration::from_secs(1) => format!("in {}", rounded_duration(left)),
+        (_, Ok(past)) if past >= Duration::from_secs(1) => format!("{} ago", rounded_duration(past)),
         _ => "now".to_owned(),
     }
 }
 
 /// A duration by its two largest units, from seconds up.
-pub(super) fn coarse(duration: Duration) -> String {
+pub(super) fn rounded_duration(duration: Duration) -> String {
     let whole = Duration::from_secs(duration.as_secs());
     let text = humantime::format_duration(whole).to_string();
     text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
 /// A duration in full: `1h 30m`, `250ms`.
-pub(super) fn exact(duration: Duration) -> String {
+pub(super) fn exact_duration(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()
 }
 
@@ -324,10 +324,10 @@ mod tests {
     #[test]
     fn a_line_without_room_goes_on_below() {
         let line = "17:22:45.123 orders/1 close_order active -> dead (max_attempts)";
-        let narrow = wrapped_within(40, line);
+        let narrow = wrap_within(40, line);
         assert_eq!(narrow, "17:22:45.123 orders/1 close_order active\n    -> dead (max_attempts)");
-        assert_eq!(wrapped_within(80, line), line);
-        let long = wrapped_within(20, &format!("at {} is dead", "x".repeat(100)));
+        assert_eq!(wrap_within(80, line), line);
+        let long = wrap_within(20, &format!("at {} is dead", "x".repeat(100)));
         assert!(long.lines().all(|line| line.chars().count() <= 20) && long.ends_with("is dead"), "{long}");
     }
 
@@ -356,12 +356,12 @@ mod tests {
     #[test]
     fn times_are_written_as_people_say_them() {
         let now = UNIX_EPOCH + Duration::from_secs(1_000_000);
-        assert_eq!(relative(now + Duration::from_millis(552_300), now), "in 9m 12s");
-        assert_eq!(relative(now - Duration::from_secs(3), now), "3s ago");
+        assert_eq!(relative_time(now + Duration::from_millis(552_300), now), "in 9m 12s");
+        assert_eq!(relative_time(now - Duration::from_secs(3), now), "3s ago");
         for near in [now, now + Duration::from_millis(10), now - Duration::from_millis(999)] {
-            assert_eq!(relative(near, now), "now");
+            assert_eq!(relative_time(near, now), "now");
         }
-        assert_eq!(coarse(Duration::from_millis(90_061_500)), "1day 1h");
+        assert_eq!(rounded_duration(Duration::from_millis(90_061_500)), "1day 1h");
         assert_eq!(utc(UNIX_EPOCH).unwrap(), "1970-01-01T00:00:00.000Z");
         assert_eq!(utc(UNIX_EPOCH + Duration::from_secs(300_000_000_000)), None);
     }

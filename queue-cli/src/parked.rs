@@ -10,8 +10,8 @@ use queue_core::{
 use serde::Serialize;
 
 use super::{
-    output::{plain, relative, short},
-    show::quoted,
+    output::{plain, relative_time, short},
+    show::quoted_address,
 };
 
 /// Parked jobs of a queue that wait for the same condition.
@@ -58,7 +58,7 @@ impl Parked {
         let parked = alike.into_iter().map(|((task, releases), jobs)| {
             let unreadable = || jobs.iter().filter_map(|job| job.unreadable.as_ref());
             let first = unreadable().filter_map(|unreadable| unreadable.dead_at).min();
-            let buried = first.map(|at| relative(at, SystemTime::now()));
+            let buried = first.map(|at| relative_time(at, SystemTime::now()));
             let problem = unreadable().map(|unreadable| unreadable.problem.clone()).next();
             let (workers, served) = workers_with_task(&workers, queue, &task);
             let (jobs, pause) = (jobs.len(), pause_of(&task));
@@ -102,7 +102,7 @@ impl Parked {
     pub(super) fn advice(&self) -> String {
         match &self.buried {
             Some(buried) => format!("deploy a release that reads them; the first becomes a dead letter {buried} and can then be requeued"),
-            None if self.pause.is_some() => format!("run `tasks resume {}`", quoted(&self.queue, &self.task)),
+            None if self.pause.is_some() => format!("run `tasks resume {}`", quoted_address(&self.queue, &self.task)),
             None if self.workers.is_empty() => "deploy a release that has it".to_owned(),
             None if self.served => "`workers` shows whether it is quiet or has no free slot".to_owned(),
             None => format!("start a worker that has the task with `--queue {}`", self.queue),

@@ -13,11 +13,11 @@ use serde_json::json;
 use super::{
     address::Address,
     again::QueueArgs,
-    answers::each,
+    answers::change_each,
     args::Format,
     exit::{Exit, Failure, note},
     pauses::{self, PauseArgs},
-    queues::{Unreadable, chosen, for_each_queue},
+    queues::{Unreadable, for_each_queue, selected_queues},
     table::{
         self,
         Column::{self, Field, Made},
@@ -75,7 +75,7 @@ pub(super) async fn tasks(client: &Client, command: TasksCommand) -> Result<(), 
         TasksCommand::List(format) => super::tasks::tasks(&Registry::linked(), &format),
         TasksCommand::Paused(QueueArgs { queue, format }) => list(client, queue.as_deref(), &format).await,
         TasksCommand::Pause { tasks, pause, format } => {
-            each("tasks", &known(client, tasks).await?, &format, async |task| {
+            change_each("tasks", &check_queues(client, tasks).await?, &format, async |task| {
                 inspector.pause_as(&task.queue, PauseOf::Task(task.name.as_str().into()), pause.pausing()).await?;
                 let row = json!({ "queue": task.queue, "task": task.name, "paused": true });
                 Ok((format!("{task} is paused{}", pause.end()), row))
@@ -83,7 +83,7 @@ pub(super) async fn tasks(client: &Client, command: TasksCommand) -> Result<(), 
             .await
         }
         TasksCommand::Resume { tasks, format } => {
-            each("tasks", &known(client, tasks).await?, &format, async |task| {
+            change_each("tasks", &check_queues(client, tasks).await?, &format, async |task| {
                 inspector.resume_of(&task.queue, PauseOf::Task(task.name.as_str().into())).await?;
                 Ok((format!("{task} is resumed"), json!({ "queue": task.queue, "task": task.name, "paused": false })))
             })
@@ -93,7 +93,7 @@ pub(super) async fn tasks(client: &Client, command: TasksCommand) -> Result<(), 
 }
 
 /// The same tasks, if all of their queues exist. If one is misspelled, nothing is changed.
-async fn known(client: &Client, tasks: Vec<Address>) -> Result<Vec<Address>, Failure> {
+async fn check_queues(client: &Client, tasks: Vec<Address>) -> Result<Vec<Address>, Failure> {
     for task in &tasks {
         check(client, task).await?;
     }
@@ -101,7 +101,7 @@ async fn known(client: &Client, tasks: Vec<Address>) -> Result<Vec<Address>, Fai
 }
 
 async fn check(client: &Client, Address { queue, name: task }: &Address) -> Result<(), Failure> {
-    chosen(client, Some(queue)).await?;
+    selected_queues(client, Some(queue)).await?;
     let known = known_tasks(client, queue).await?;
     if known.contains(task) {
         return Ok(());
@@ -130,7 +130,7 @@ pub(super) async fn known_tasks(client: &Client, queue: &str) -> queue_core::Res
 
 async fn list(client: &Client, queue: Option<&str>, format: &Format) -> Result<(), Failure> {
     let inspector = client.inspector();
-    let queues = chosen(client, queue).await?;
+    let queues = selected_queues(client, queue).await?;
     let (found, unreadable) = for_each_queue(queues, async |queue| inspector.pauses(queue).await).await?;
     let of_task = |queue: String, stored: StoredPause| match stored.of {
         PauseOf::Task(task) => Some(Row { queue, task: task.to_string(), parked: stored.parked, pause: stored.pause }),
@@ -143,4 +143,4 @@ async fn list(client: &Client, queue: Option<&str>, format: &Format) -> Result<(
 }
 
 const COLUMNS: [Column<Row>; 4] =
-    [Field("queue"), Field("task"), Field("parked"), Made("paused", |row| pauses::described(Some(&row.pause), 100))];
+    [Field("queue"), Field("task"), Field("parked"), Made("paused", |row| pauses::describe_pause(Some(&row.pause), 100))];

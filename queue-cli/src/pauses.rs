@@ -9,7 +9,7 @@ use queue_core::{
 
 use super::{
     args::{duration, time},
-    output::{exact, short, utc},
+    output::{exact_duration, short, utc},
     person,
 };
 
@@ -20,7 +20,7 @@ pub(super) struct PauseArgs {
     reason: String,
     /// The end of the pause, by the broker's clock: a duration (`30m`), a time of day (`09:00`,
     /// UTC) or a time (`2030-01-31T08:00:00Z`)
-    #[arg(long, value_name = "TIME", value_parser = until)]
+    #[arg(long, value_name = "TIME", value_parser = parse_until)]
     until: Option<Until>,
 }
 
@@ -31,7 +31,7 @@ enum Until {
     At(SystemTime),
 }
 
-fn until(text: &str) -> Result<Until, String> {
+fn parse_until(text: &str) -> Result<Until, String> {
     if let Ok(at) = time(text) {
         return Ok(Until::At(at));
     }
@@ -46,7 +46,7 @@ impl PauseArgs {
     /// The end of the pause, as text after `is paused`. It is empty if the pause has no end.
     pub(super) fn end(&self) -> String {
         match self.until {
-            Some(Until::After(time)) => format!(" for {}", exact(time)),
+            Some(Until::After(time)) => format!(" for {}", exact_duration(time)),
             Some(Until::At(at)) => utc(at).map_or_else(String::new, |at| format!(" until {at}")),
             None => String::new(),
         }
@@ -64,7 +64,7 @@ impl PauseArgs {
 }
 
 /// A pause in a column or a line: its description, or `yes` if it has none; empty without a pause.
-pub(super) fn described(pause: Option<&Pause>, most: usize) -> String {
+pub(super) fn describe_pause(pause: Option<&Pause>, most: usize) -> String {
     let Some(pause) = pause else { return String::new() };
     let text = pause.to_string();
     let text = text.strip_prefix("paused").unwrap_or(&text).trim_start_matches([' ', ':']);

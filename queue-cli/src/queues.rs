@@ -15,11 +15,11 @@ use serde_json::json;
 
 use super::{
     again::Listing,
-    answers::each,
+    answers::change_each,
     args::{Format, aging},
     drains::{self, DrainArgs},
     exit::{Exit, Failure, note, print_error},
-    output::{exact, print, print_json},
+    output::{exact_duration, print, print_json},
     pauses::{self, PauseArgs},
     table::{
         self,
@@ -143,7 +143,7 @@ impl Unreadable {
 }
 
 /// The figures of some queues, and those that cannot be read.
-pub(super) async fn figures(client: &Client, queues: Vec<String>) -> Result<(Vec<(String, QueueStats)>, Vec<Unreadable>), Failure> {
+pub(super) async fn read_stats(client: &Client, queues: Vec<String>) -> Result<(Vec<(String, QueueStats)>, Vec<Unreadable>), Failure> {
     let inspector = client.inspector();
     for_each_queue(queues, async |queue| inspector.stats(queue).await).await
 }
@@ -169,11 +169,11 @@ pub(super) async fn for_each_queue<T>(
 /// The readable queues, of one or all, and the unreadable ones. A named queue is not checked here;
 /// the caller does that.
 pub(super) async fn readable(client: &Client, queue: Option<&str>) -> Result<(Vec<String>, Vec<Unreadable>), Failure> {
-    let queues = chosen(client, queue).await?;
+    let queues = selected_queues(client, queue).await?;
     if queues.len() < 2 {
         return Ok((queues, Vec::new()));
     }
-    let (figures, unreadable) = figures(client, queues).await?;
+    let (figures, unreadable) = read_stats(client, queues).await?;
     Ok((figures.into_iter().map(|(queue, _)| queue).collect(), unreadable))
 }
 
@@ -182,20 +182,20 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
     match command {
         QueuesCommand::List(listing) => listing.again.print(async || list(client, &listing.format).await).await,
         QueuesCommand::Pause { queues, pause, format } => {
-            each("queues", &known(client, queues).await?, &format, async |queue| {
+            change_each("queues", &check_names(client, queues).await?, &format, async |queue| {
                 inspector.pause_as(queue, PauseOf::Queue, pause.pausing()).await?;
                 Ok((format!("{queue} is paused{}", pause.end()), json!({ "queue": queue, "paused": true })))
             })
             .await
         }
         QueuesCommand::Set { queue, aging, format } => {
-            let known = known(client, vec![queue]).await?.remove(0);
+            let known = check_names(client, vec![queue]).await?.remove(0);
             let every = inspector.set_aging(&known, aging).await?;
             if format.json {
                 return Ok(print_json(&json!({ "queue": known, "aging_ms": every.map(in_ms) }))?);
             }
             let what = match every {
-                Some(every) => format!("a waiting job of {known} rises by one priority every {}", exact(every)),
+                Some(every) => format!("a waiting job of {known} rises by one priority every {}", exact_duration(every)),
                 None => format!("waiting jobs of {known} do not rise"),
             };
             Ok(print(&what)?)
@@ -203,7 +203,7 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
         QueuesCommand::Drain(args) => drains::drain(client, OperationKind::Drain, args).await,
         QueuesCommand::Purge(args) => drains::drain(client, OperationKind::Purge, args).await,
         QueuesCommand::Remove { queue, format } => {
-            let queue = known(client, vec![queue]).await?.remove(0);
+            let queue = check_names(client, vec![queue]).await?.remove(0);
             let used = inspector.remove_queue(&queue).await?;
             if !used.is_empty() {
                 let problem = format!("queue `{queue}` is not removed: it has {}; `doctor` and `status` show more", used.join(", "));
@@ -215,7 +215,7 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
             Ok(print(&format!("{queue} is removed"))?)
         }
         QueuesCommand::Resume { queues, format } => {
-            each("queues", &known(client, queues).await?, &format, async |queue| {
+            change_each("queues", &check_names(client, queues).await?, &format, async |queue| {
                 inspector.resume(queue).await?;
                 Ok((format!("{queue} is resumed"), json!({ "queue": queue, "paused": false })))
             })
@@ -225,10 +225,10 @@ pub(super) async fn queues(client: &Client, command: QueuesCommand) -> Result<()
 }
 
 async fn list(client: &Client, format: &Format) -> Result<(), Failure> {
-    let (figures, unreadable) = self::figures(client, client.inspector().queues().await?).await?;
+    let (figures, unreadable) = self::read_stats(client, client.inspector().queues().await?).await?;
     let rows: Vec<_> = figures.into_iter().map(|(queue, record)| Of { queue, record }).collect();
     if unreadable.is_empty() || !rows.is_empty() || format.json {
-        table::list(format, "queues", &rows, &COLUMNS, &none_yet(client))?;
+        table::list(format, "queues", &rows, &COLUMNS, &no_queues_message(client))?;
     }
     Unreadable::report(&unreadable)
 }
@@ -237,8 +237,8 @@ const COLUMNS: [Column<Of<QueueStats>>; 5] = [
     Field("queue"),
     Field("workers"),
     Field("lanes"),
-    Made("#aging", |row| row.record.aging.map(exact).unwrap_or_default()),
-    Made("paused", |row| pauses::described(row.record.pause.as_ref(), 100)),
+    Made("#aging", |row| row.record.aging.map(exact_duration).unwrap_or_default()),
+    Made("paused", |row| pauses::describe_pause(row.record.pause.as_ref(), 100)),
 ];
 
 fn in_ms(every: Duration) -> u64 {
@@ -246,9 +246,9 @@ fn in_ms(every: Duration) -> u64 {
 }
 
 /// One queue that must exist, or all.
-pub(super) async fn chosen(client: &Client, queue: Option<&str>) -> Result<Vec<String>, Failure> {
+pub(super) async fn selected_queues(client: &Client, queue: Option<&str>) -> Result<Vec<String>, Failure> {
     match queue {
-        Some(queue) => known(client, vec![queue.to_owned()]).await,
+        Some(queue) => check_names(client, vec![queue.to_owned()]).await,
         None => Ok(client.inspector().queues().await?),
     }
 }
@@ -258,13 +258,13 @@ pub(super) async fn chosen(client: &Client, queue: Option<&str>) -> Result<Vec<S
 pub(super) async fn of_list(client: &Client, queue: Option<&str>) -> Result<Vec<String>, Failure> {
     match queue {
         Some(queue) => Ok(vec![queue.to_owned()]),
-        None => chosen(client, None).await,
+        None => selected_queues(client, None).await,
     }
 }
 
 /// Prints a note for a setting before the first job of the queue, because the name may be
 /// misspelled.
-pub(super) async fn note_if_new(client: &Client, queue: &str) {
+pub(super) async fn warn_if_unknown(client: &Client, queue: &str) {
     let Ok(queues) = client.inspector().queues().await else { return };
     if !queues.iter().any(|known| known == queue) {
         note(&format!("there is no queue `{queue}` yet: the setting is stored for its first job ({})", advice(client, queue, &queues)));
@@ -274,13 +274,13 @@ pub(super) async fn note_if_new(client: &Client, queue: &str) {
 fn advice(client: &Client, name: &str, queues: &[String]) -> String {
     match queue_core::__private::nearest(name, queues.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
-        None if queues.is_empty() => none_yet(client),
+        None if queues.is_empty() => no_queues_message(client),
         None => format!("there are {}", queues.iter().map(|queue| format!("`{queue}`")).collect::<Vec<_>>().join(", ")),
     }
 }
 
 /// The same names, if all of them exist. If one is misspelled, nothing is changed.
-async fn known(client: &Client, names: Vec<String>) -> Result<Vec<String>, Failure> {
+async fn check_names(client: &Client, names: Vec<String>) -> Result<Vec<String>, Failure> {
     names.iter().try_for_each(|name| queue_core::__private::check_queue(name))?;
     let queues = match client.inspector().queues().await {
         Ok(queues) => queues,
@@ -297,6 +297,6 @@ async fn known(client: &Client, names: Vec<String>) -> Result<Vec<String>, Failu
     Ok(names)
 }
 
-fn none_yet(client: &Client) -> String {
+fn no_queues_message(client: &Client) -> String {
     format!("nothing was ever enqueued at {}", client.info().location)
 }

@@ -63,13 +63,17 @@ pub(super) fn check(change: Change, select: &Select) -> Result<(), Failure> {
 
 pub(super) async fn repair(client: &Client, change: Change, reason: &str, select: &Select) -> Result<(), Failure> {
     let inspector = client.inspector().because(reason);
-    if select.all { all(client, &inspector, change, select, false).await } else { named(&inspector, change, select).await }
+    if select.all { change_all(client, &inspector, change, select, false).await } else { change_named(&inspector, change, select).await }
 }
 
 /// Deletes jobs. With `asks`, an operator has to confirm the deletion of all jobs.
 pub(super) async fn delete(client: &Client, select: &Select, asks: bool) -> Result<(), Failure> {
     let inspector = client.inspector();
-    if select.all { all(client, &inspector, Change::Delete, select, asks).await } else { named(&inspector, Change::Delete, select).await }
+    if select.all {
+        change_all(client, &inspector, Change::Delete, select, asks).await
+    } else {
+        change_named(&inspector, Change::Delete, select).await
+    }
 }
 
 /// Prints the number of jobs in these queues, and asks for confirmation. Returns the queues with
@@ -184,7 +188,7 @@ struct Answer {
 
 /// Continues after a job to which the change does not apply. The exit code is that of the first
 /// such job.
-async fn named(inspector: &Inspector, change: Change, select: &Select) -> Result<(), Failure> {
+async fn change_named(inspector: &Inspector, change: Change, select: &Select) -> Result<(), Failure> {
     let mut answers = Vec::with_capacity(select.jobs.len());
     let mut problem = None;
     for job in &select.jobs {
@@ -234,7 +238,7 @@ struct Total {
 
 /// Runs an operation for each queue with such jobs, one after the other. With `asks`, an operator
 /// has to confirm it first.
-async fn all(client: &Client, inspector: &Inspector, change: Change, select: &Select, asks: bool) -> Result<(), Failure> {
+async fn change_all(client: &Client, inspector: &Inspector, change: Change, select: &Select, asks: bool) -> Result<(), Failure> {
     let which = Which::of(change, select)?;
     let (mut totals, mut previews) = (Vec::new(), Vec::new());
     let starting = Starting { dry_run: select.dry_run, detach: select.detach };
@@ -277,7 +281,7 @@ async fn all(client: &Client, inspector: &Inspector, change: Change, select: &Se
             print(&format!("{queue}: {done} {} {}", which.jobs(done), change.done()))?;
         }
         if let Some(operation) = operation.as_ref().filter(|operation| operation.failed > 0) {
-            note(&operations::described(operation));
+            note(&operations::describe_operation(operation));
         }
         totals.push(Total { queue, state: which.state().map(JobState::name), done, operation });
     }

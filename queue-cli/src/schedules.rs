@@ -15,7 +15,7 @@ use super::{
     again::QueueArgs,
     args::{Format, duration, priority_parser, time},
     exit::{Exit, Failure, note},
-    output::{coarse, print, print_json, relative, utc},
+    output::{print, print_json, relative_time, rounded_duration, utc},
     queues,
     table::{
         self,
@@ -176,7 +176,7 @@ fn catch_up(text: &str) -> Result<CatchUp, String> {
 
 /// The schedule that the arguments describe. `registry` has the tasks of this program. Without it,
 /// parameters are not checked.
-pub(super) fn described(registry: Option<&Registry>, args: &AddArgs) -> Result<Schedule, Failure> {
+pub(super) fn schedule_of_arguments(registry: Option<&Registry>, args: &AddArgs) -> Result<Schedule, Failure> {
     let mut job = match registry {
         Some(registry) => RawJob::from_json(tasks::find(registry, &args.task)?, &args.args)?,
         None if args.queue.is_none() => {
@@ -207,7 +207,7 @@ pub(super) async fn add(client: &Client, schedule: Schedule, args: &AddArgs) -> 
         return Ok(print_json(&record)?);
     }
     print(&record.schedule.to_string())?;
-    let next = record.next.map_or_else(String::new, |next| format!(", next {}", relative(next, SystemTime::now())));
+    let next = record.next.map_or_else(String::new, |next| format!(", next {}", relative_time(next, SystemTime::now())));
     note(&format!("{} ({}){next}", record.words, record.tz));
     let queue = &record.schedule.queue;
     if client.inspector().workers_of(queue).await?.iter().all(|worker| worker.lease_left.is_zero()) {
@@ -221,7 +221,7 @@ pub(super) async fn schedules(client: &Client, command: SchedulesCommand) -> Res
     match command {
         SchedulesCommand::List(QueueArgs { queue, format }) => {
             let mut records = Vec::new();
-            for queue in queues::chosen(client, queue.as_deref()).await? {
+            for queue in queues::selected_queues(client, queue.as_deref()).await? {
                 records.extend(schedules.list(&queue).await?);
             }
             let none = "there are no schedules: declare one at its task, or create one with `schedules add`";
@@ -241,10 +241,10 @@ pub(super) async fn schedules(client: &Client, command: SchedulesCommand) -> Res
         }
         SchedulesCommand::Add(_) => unreachable!("it was carried out before the broker was reached for"),
         SchedulesCommand::Pause { schedules: all, format } => {
-            each(all, &format, ["is paused", "was paused already"], async |schedule| schedules.pause(schedule).await).await
+            change_each(all, &format, ["is paused", "was paused already"], async |schedule| schedules.pause(schedule).await).await
         }
         SchedulesCommand::Resume { schedules: all, format } => {
-            each(all, &format, ["ticks again", "was not paused"], async |schedule| schedules.resume(schedule).await).await
+            change_each(all, &format, ["ticks again", "was not paused"], async |schedule| schedules.resume(schedule).await).await
         }
         SchedulesCommand::Run { schedule, format } => {
             let job = schedules.run_now(&schedule).await?;
@@ -269,13 +269,13 @@ pub(super) async fn schedules(client: &Client, command: SchedulesCommand) -> Res
                 true => Ok(true),
                 false => Err(schedules.no_such(schedule).await),
             };
-            each(all, &format, ["is removed", ""], remove).await
+            change_each(all, &format, ["is removed", ""], remove).await
         }
     }
 }
 
 /// Changes schedules one after the other, and prints for each whether it was changed.
-async fn each(
+async fn change_each(
     all: Vec<ScheduleAddress>,
     format: &Format,
     outcomes: [&str; 2],
@@ -305,7 +305,7 @@ const COLUMNS: [Column<ScheduleRecord>; 7] = [
     Made("zone", |record| record.tz.clone()),
     Made("next", |record| match (&record.paused, record.next) {
         (Some(_), _) => "paused".to_owned(),
-        (None, Some(next)) => relative(next, SystemTime::now()),
+        (None, Some(next)) => relative_time(next, SystemTime::now()),
         (None, None) => "over".to_owned(),
     }),
     Made("last", |record| {
@@ -322,7 +322,7 @@ async fn show(client: &Client, schedule: &ScheduleAddress, format: &Format) -> R
         return Ok(print_json(&record)?);
     }
     let now = SystemTime::now();
-    let at = |time: SystemTime| format!("{} ({})", utc(time).unwrap_or_default(), relative(time, now));
+    let at = |time: SystemTime| format!("{} ({})", utc(time).unwrap_or_default(), relative_time(time, now));
     let mut lines = vec![
         ("schedule", record.schedule.to_string()),
         ("when", format!("{}: {} ({})", record.expression, record.words, record.tz)),
@@ -330,8 +330,8 @@ async fn show(client: &Client, schedule: &ScheduleAddress, format: &Format) -> R
         ("overlap", record.overlap.clone()),
         ("catch up", record.catch_up.clone()),
     ];
-    lines.extend(record.catch_up_window_ms.map(|ms| ("window", coarse(Duration::from_millis(ms)))));
-    lines.extend(Some(record.jitter()).filter(|jitter| !jitter.is_zero()).map(|jitter| ("jitter", coarse(jitter))));
+    lines.extend(record.catch_up_window_ms.map(|ms| ("window", rounded_duration(Duration::from_millis(ms)))));
+    lines.extend(Some(record.jitter()).filter(|jitter| !jitter.is_zero()).map(|jitter| ("jitter", rounded_duration(jitter))));
     lines.extend(record.paused.clone().map(|why| ("paused", why)));
     lines.extend(record.problem.clone().map(|problem| ("problem", problem)));
     lines.extend(record.undeclared_since.map(|since| ("undeclared", format!("since {}: no live worker declares it", at(since)))));

@@ -59,7 +59,7 @@ pub(super) async fn search(client: &Client, args: &SearchArgs) -> Result<(), Fai
     let filter: Filter = terms::filter(&[&args.filter, &args.terms])?;
     let mut search = client.inspector().search(filter).with_reasons();
     for queue in &args.queue {
-        search = queues::chosen(client, Some(queue)).await?.into_iter().fold(search, |search, queue| search.queue(queue));
+        search = queues::selected_queues(client, Some(queue)).await?.into_iter().fold(search, |search, queue| search.queue(queue));
     }
     if let Some(cursor) = &args.after {
         search = search.from(cursor)?;

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{
     args::Format,
     exit::{Exit, Failure},
-    output::{plain, print, print_json, relative, utc},
+    output::{plain, print, print_json, relative_time, utc},
 };
 
 pub(super) async fn show(client: &Client, job: &str, format: &Format) -> Result<(), Failure> {
@@ -53,7 +53,7 @@ pub(super) async fn wait(client: &Client, jobs: &[String], timeout: Duration, fo
     for address in &addresses {
         let record = inspector.wait(address, end.saturating_duration_since(Instant::now())).await?;
         if !format.json {
-            print(&format!("{address} {}", ended(&record)))?;
+            print(&format!("{address} {}", describe_ending(&record)))?;
         }
         if record.state != JobState::Done {
             others.push(address.to_string());
@@ -73,7 +73,7 @@ pub(super) async fn wait(client: &Client, jobs: &[String], timeout: Duration, fo
 }
 
 /// The outcome of a job, or its state if it has not ended.
-fn ended(record: &JobRecord) -> String {
+fn describe_ending(record: &JobRecord) -> String {
     let state = record.state;
     if let Err(Error::ResultDropped { problem, .. }) = record.result_json() {
         return format!("{state}, but its result was dropped: {}", plain(&problem));
@@ -94,9 +94,9 @@ fn command(record: &JobRecord, reason: &Reason) -> String {
     let command = match reason {
         Reason::NotDue { .. } | Reason::Retry { .. } => format!("jobs promote {}", record.address),
         Reason::QueuePaused { .. } => format!("queues resume {queue}"),
-        Reason::TaskPaused { task, .. } => format!("tasks resume {}", quoted(queue, task)),
-        Reason::GroupPaused { group, .. } => format!("groups resume {}", quoted(queue, group.as_str())),
-        Reason::GroupFull { group, .. } => format!("groups set {} --cap N", quoted(queue, group.as_str())),
+        Reason::TaskPaused { task, .. } => format!("tasks resume {}", quoted_address(queue, task)),
+        Reason::GroupPaused { group, .. } => format!("groups resume {}", quoted_address(queue, group.as_str())),
+        Reason::GroupFull { group, .. } => format!("groups set {} --cap N", quoted_address(queue, group.as_str())),
         Reason::LimitFull { limit, .. } => format!("limits set {queue}/{limit} --concurrency N"),
         Reason::RateLimited { limit, rate: Some(_), .. } => format!("limits set {queue}/{limit} --rate N/TIME"),
         Reason::NoWorker => format!("work --queue {queue}"),
@@ -106,7 +106,7 @@ fn command(record: &JobRecord, reason: &Reason) -> String {
 }
 
 /// `QUEUE/NAME` as one argument of a shell.
-pub(super) fn quoted(queue: &str, name: &str) -> String {
+pub(super) fn quoted_address(queue: &str, name: &str) -> String {
     format!("'{}'", format!("{queue}/{}", plain(name)).replace('\'', r"'\''"))
 }
 
@@ -114,7 +114,7 @@ pub(super) fn quoted(queue: &str, name: &str) -> String {
 fn reason_text(record: &JobRecord, reason: &Reason, now: SystemTime) -> String {
     let mut text = plain(&reason.to_string());
     if let Some(until) = reason.until() {
-        let relative = relative(until, now);
+        let relative = relative_time(until, now);
         match utc(until) {
             Some(exact) => text.push_str(&format!("; until {exact} ({relative})")),
             None => text.push_str(&format!("; it ends {relative}")),
@@ -122,7 +122,7 @@ fn reason_text(record: &JobRecord, reason: &Reason, now: SystemTime) -> String {
     }
     if let Some(since) = reason.since() {
         let exact = utc(since).map(|exact| format!("{exact}, ")).unwrap_or_default();
-        text.push_str(&format!("; its lease ended {exact}{}", relative(since, now)));
+        text.push_str(&format!("; its lease ended {exact}{}", relative_time(since, now)));
     }
     if !reason.holders().is_empty() {
         let holders: Vec<String> = reason.holders().iter().map(|id| format!("{}/{id}", record.address.queue)).collect();
@@ -142,7 +142,7 @@ fn text(record: &JobRecord) -> String {
     {
         if let Some(time) = time {
             let exact = utc(time).map(|time| format!(" ({time})")).unwrap_or_default();
-            lines.add(name, &format!("{}{exact}", relative(time, now)));
+            lines.add(name, &format!("{}{exact}", relative_time(time, now)));
         }
     }
     lines.add("priority", record.priority.name());
@@ -153,7 +153,7 @@ fn text(record: &JobRecord) -> String {
         }
     }
     if record.returns > 0 {
-        let last = record.returned_at.map(|at| format!(", last {}", relative(at, now))).unwrap_or_default();
+        let last = record.returned_at.map(|at| format!(", last {}", relative_time(at, now))).unwrap_or_default();
         lines.add("returns", &format!("{}{last}", record.returns));
     }
     for reason in record.waiting.iter().filter(|_| record.running.is_none()) {
@@ -173,7 +173,7 @@ fn text(record: &JobRecord) -> String {
         }
     }
     if let Some(unreadable) = &record.unreadable {
-        let dead = unreadable.dead_at.map(|at| format!("; becomes a dead letter {}", relative(at, now))).unwrap_or_default();
+        let dead = unreadable.dead_at.map(|at| format!("; becomes a dead letter {}", relative_time(at, now))).unwrap_or_default();
         lines.add("unread by", &format!("{}{dead}", unreadable.releases.join(", ")));
     }
     if let Some(key) = record.unique {
@@ -181,7 +181,7 @@ fn text(record: &JobRecord) -> String {
         lines.add("unique", &format!("{key}{}", text.unwrap_or_default()));
     }
     if let Some(at) = record.rises_at {
-        lines.add("rises", &relative(at, now));
+        lines.add("rises", &relative_time(at, now));
     }
     if let Some(group) = &record.group {
         lines.add("group", group.as_str());
@@ -209,7 +209,7 @@ fn text(record: &JobRecord) -> String {
         lines.add("failure", &print.to_string());
     }
     for error in &record.errors {
-        let when = error.at.map(|at| format!("{}: ", relative(at, now))).unwrap_or_default();
+        let when = error.at.map(|at| format!("{}: ", relative_time(at, now))).unwrap_or_default();
         lines.add("error", &format!("{when}{}", error.message));
     }
     if let Some(result) = record.result_json().unwrap_or_else(|error| Some(unreadable(error))) {

@@ -15,7 +15,7 @@ use super::{
     doctor::{Problem, topics},
     exit::Failure,
     history,
-    output::{coarse, print, print_json, wrapped},
+    output::{print, print_json, rounded_duration, wrap},
     parked::Parked,
     pauses,
     queues::{self, Unreadable},
@@ -70,7 +70,7 @@ const COLUMNS: [Column<QueueStatus>; 15] = [
     Field("queue"),
     Made("#scheduled", |row| row.jobs(JobState::Scheduled)),
     Made("#ready", |row| row.jobs(JobState::Ready)),
-    Made("oldest", |row| row.stats.oldest.map_or_else(|| "-".to_owned(), coarse)),
+    Made("oldest", |row| row.stats.oldest.map_or_else(|| "-".to_owned(), rounded_duration)),
     Made("#active", |row| row.jobs(JobState::Active)),
     Made("#retry", |row| row.jobs(JobState::Retry)),
     Made("#parked", |row| row.jobs(JobState::Parked)),
@@ -81,7 +81,7 @@ const COLUMNS: [Column<QueueStatus>; 15] = [
     Made("#expired", |row| row.jobs(JobState::Expired)),
     Field("workers"),
     Field("lanes"),
-    Made("paused", |row| pauses::described(row.stats.pause.as_ref(), 40)),
+    Made("paused", |row| pauses::describe_pause(row.stats.pause.as_ref(), 40)),
 ];
 
 #[derive(Debug, clap::Args)]
@@ -90,7 +90,7 @@ pub(super) struct StatusArgs {
     of: QueueArgs,
     /// Print the history of the last hour, or of a time such as `24h`: by minute up to two hours,
     /// by hour beyond
-    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1h", value_parser = history::span)]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1h", value_parser = history::parse_span)]
     history: Option<HistorySpan>,
     #[command(flatten)]
     again: Again,
@@ -100,15 +100,15 @@ pub(super) async fn status(client: &Client, args: &StatusArgs) -> Result<(), Fai
     let of = &args.of;
     match args.history {
         Some(span) => args.again.print(async || history::history(client, of.queue.as_deref(), span, of.format.json).await).await,
-        None => args.again.print(async || once(client, of).await).await,
+        None => args.again.print(async || print_status(client, of).await).await,
     }
 }
 
-async fn once(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
+async fn print_status(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
     let info = client.info();
     let durability = client.inspector().durability().await?;
     let condition = client.inspector().condition().await?;
-    let (figures, unreadable) = queues::figures(client, queues::chosen(client, args.queue.as_deref()).await?).await?;
+    let (figures, unreadable) = queues::read_stats(client, queues::selected_queues(client, args.queue.as_deref()).await?).await?;
     let mut unreadable_jobs = Vec::new();
     for (queue, stats) in &figures {
         let parked = Parked::of(&client.inspector(), queue, stats).await?;
@@ -116,7 +116,7 @@ async fn once(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
     }
     let mut topic_warnings = Vec::new();
     if args.queue.is_none() {
-        match topics::advise(&client.inspector(), &mut topic_warnings).await {
+        match topics::add_advice(&client.inspector(), &mut topic_warnings).await {
             // `doctor` reports that.
             Err(Error::WrongType { .. }) => {}
             advised => advised?,
@@ -164,7 +164,7 @@ async fn once(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
         let queue = queue.as_ref().map(|queue| format!("{queue}: ")).unwrap_or_default();
         text.push_str(&format!("\n{queue}{problem}"));
     }
-    print(&wrapped(&text))?;
+    print(&wrap(&text))?;
     Unreadable::report(&unreadable)
 }
 
@@ -172,7 +172,7 @@ const OUTBOXES: [Column<(OutboxRecord, Option<OutboxDepth>)>; 7] = [
     Made("outbox", |(outbox, _)| outbox.database.clone()),
     Made("queue", |(_, depth)| depth.as_ref().map_or_else(|| "-".to_owned(), |depth| depth.queue.clone())),
     Made("#waiting", |(_, depth)| depth.as_ref().map_or(0, |depth| depth.waiting).to_string()),
-    Made("oldest", |(_, depth)| depth.as_ref().and_then(|depth| depth.oldest).map_or_else(|| "-".to_owned(), coarse)),
+    Made("oldest", |(_, depth)| depth.as_ref().and_then(|depth| depth.oldest).map_or_else(|| "-".to_owned(), rounded_duration)),
     Made("#in flight", |(_, depth)| depth.as_ref().map_or(0, |depth| depth.in_flight).to_string()),
     Made("#refused", |(_, depth)| depth.as_ref().map_or(0, |depth| depth.refused).to_string()),
     Made("relay", |(outbox, depth)| match outbox.is_stale() {

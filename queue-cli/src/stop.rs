@@ -29,7 +29,7 @@ static ENDS: AtomicBool = AtomicBool::new(false);
 ///
 /// # Errors
 /// If the system cannot start a thread, or does not support signals.
-pub fn at_signals() -> Result<DropGuard, Failure> {
+pub fn exit_at_signal() -> Result<DropGuard, Failure> {
     let listening = listen(async |mut signals| {
         let code = 128 + signals.next().await.number;
         if !ENDS.load(Ordering::SeqCst) {

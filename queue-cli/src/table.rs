@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{
     args::Format,
     exit::{Failure, note},
-    output::{coarse, plain, print, print_json, relative, table},
+    output::{plain, print, print_json, relative_time, rounded_duration, table},
 };
 
 /// The maximum number of names of a list in a cell.
@@ -83,7 +83,7 @@ impl<T> Column<T> {
     fn heading(&self, values: &[Value]) -> String {
         match self {
             Column::Field(field) => {
-                let is_number = values.iter().any(|value| at(value, field).is_number());
+                let is_number = values.iter().any(|value| field_of(value, field).is_number());
                 let name = field.rsplit('.').next().unwrap_or(field).trim_end_matches("_ms").trim_end_matches("_at").replace('_', " ");
                 if is_number { format!("#{name}") } else { name }
             }
@@ -93,25 +93,27 @@ impl<T> Column<T> {
 
     fn cell(&self, record: &T, value: &Value) -> String {
         match self {
-            Column::Field(field) => shown(field, at(value, field)),
+            Column::Field(field) => display_value(field, field_of(value, field)),
             Column::Made(_, cell) => cell(record),
         }
     }
 }
 
 /// A field, or with dots a field of a field.
-fn at<'v>(value: &'v Value, field: &str) -> &'v Value {
+fn field_of<'v>(value: &'v Value, field: &str) -> &'v Value {
     field.split('.').fold(value, |value, field| &value[field])
 }
 
 /// A value in readable form.
-fn shown(field: &str, value: &Value) -> String {
+fn display_value(field: &str, value: &Value) -> String {
     match value {
         Value::Bool(true) => "yes".to_owned(),
-        Value::Number(ms) if field.ends_with("_ms") => ms.as_u64().map(|ms| coarse(Duration::from_millis(ms))).unwrap_or_default(),
+        Value::Number(ms) if field.ends_with("_ms") => {
+            ms.as_u64().map(|ms| rounded_duration(Duration::from_millis(ms))).unwrap_or_default()
+        }
         Value::Number(number) => number.to_string(),
         Value::String(text) => match humantime::parse_rfc3339(text).ok().filter(|_| field.ends_with("_at")) {
-            Some(time) => relative(time, SystemTime::now()),
+            Some(time) => relative_time(time, SystemTime::now()),
             None => text.clone(),
         },
         Value::Array(names) => {

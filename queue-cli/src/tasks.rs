@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{
     args::Format,
     exit::{Exit, Failure, print_error},
-    output::exact,
+    output::exact_duration,
     table::{
         self,
         Column::{self, Field, Made},
@@ -79,7 +79,7 @@ const COLUMNS: [Column<TaskRow>; 5] = [
         params.collect::<Vec<_>>().join(", ")
     }),
     Made("attempts", |task| task.max_attempts.map_or_else(String::new, |attempts| attempts.to_string())),
-    Made("timeout", |task| task.timeout.map_or_else(String::new, exact)),
+    Made("timeout", |task| task.timeout.map_or_else(String::new, exact_duration)),
 ];
 
 fn row(handler: &'static HandlerDef) -> TaskRow {

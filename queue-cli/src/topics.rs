@@ -21,7 +21,7 @@ use super::{
     args::{Format, header},
     enqueue::check_once,
     exit::{Exit, Failure, note},
-    output::{coarse, exact, print, print_json, relative, utc},
+    output::{exact_duration, print, print_json, relative_time, rounded_duration, utc},
     table::{
         self,
         Column::{self, Field, Made},
@@ -234,18 +234,18 @@ pub(super) async fn topics(client: &Client, command: TopicsCommand) -> Result<()
         }
         TopicsCommand::Show { topic, format } => match inspector.topic(&topic).await? {
             Some(found) => show(&found, &format),
-            None => Err(unknown(client, &topic).await),
+            None => Err(unknown_topic(client, &topic).await),
         },
         TopicsCommand::Publish(args) => publish(client, args).await,
         TopicsCommand::Read { topic, after, limit, format } => {
             let events = inspector.events(&topic, after.as_deref(), limit.into()).await?;
             if events.is_empty() && inspector.topic(&topic).await?.is_none() {
-                return Err(unknown(client, &topic).await);
+                return Err(unknown_topic(client, &topic).await);
             }
             table::list(&format, "events", &events, &EVENTS, "there are no events")
         }
         TopicsCommand::Subscribe { subscription: Named { subscription, topic }, from } => {
-            note_if_new(client, &topic).await?;
+            warn_if_unknown(client, &topic).await?;
             let made = inspector.subscribe(&topic, &subscription, from).await?;
             let what = if made { "is made" } else { "already exists and keeps its position" };
             Ok(print(&format!("{subscription}@{topic} {what}"))?)
@@ -263,14 +263,14 @@ pub(super) async fn topics(client: &Client, command: TopicsCommand) -> Result<()
             if changed == Retention::default() {
                 return Err(Failure::new(Exit::Usage, "nothing to set: give --age, --count, --bytes or --lag"));
             }
-            note_if_new(client, &topic).await?;
+            warn_if_unknown(client, &topic).await?;
             inspector.set_retention(&topic, changed).await?;
             let kept = inspector.topic(&topic).await?.map(|topic| topic.retention).unwrap_or(changed);
-            Ok(print(&format!("{topic}: {}", keeps(&kept)))?)
+            Ok(print(&format!("{topic}: {}", describe_retention(&kept)))?)
         }
         TopicsCommand::Trim { topic, format } => {
             if inspector.topic(&topic).await?.is_none() {
-                return Err(unknown(client, &topic).await);
+                return Err(unknown_topic(client, &topic).await);
             }
             let trimmed = inspector.trim_topic(&topic).await?;
             if format.json {
@@ -283,7 +283,7 @@ pub(super) async fn topics(client: &Client, command: TopicsCommand) -> Result<()
 }
 
 /// Prints a note for a topic that does not exist yet, because its name may be misspelled.
-async fn note_if_new(client: &Client, topic: &str) -> Result<(), Failure> {
+async fn warn_if_unknown(client: &Client, topic: &str) -> Result<(), Failure> {
     let known = client.broker().topics().await?;
     if !known.iter().any(|known| **known == *topic) {
         let near = queue_core::__private::nearest(topic, known.iter().map(|name| &**name));
@@ -321,7 +321,7 @@ pub(super) fn check(registry: &Registry, command: &TopicsCommand) -> Result<(), 
     }
 }
 
-async fn unknown(client: &Client, topic: &str) -> Failure {
+async fn unknown_topic(client: &Client, topic: &str) -> Failure {
     let known = client.broker().topics().await.unwrap_or_default();
     let names: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
     let there = match queue_core::__private::nearest(topic, known.iter().map(|name| &**name)) {
@@ -332,10 +332,10 @@ async fn unknown(client: &Client, topic: &str) -> Failure {
     Failure::new(Exit::NotFound, format!("no topic `{topic}`; {there}"))
 }
 
-fn keeps(kept: &Retention) -> String {
+fn describe_retention(kept: &Retention) -> String {
     let count = kept.count.map(|count| format!(", and {count} at most")).unwrap_or_default();
     let bytes = kept.bytes.map(|bytes| format!(", and about {}", size(bytes))).unwrap_or_default();
-    format!("keeps events for {}{count}{bytes}; waits {} for slow subscriptions", exact(kept.age()), exact(kept.lag()))
+    format!("keeps events for {}{count}{bytes}; waits {} for slow subscriptions", exact_duration(kept.age()), exact_duration(kept.lag()))
 }
 
 const COLUMNS: [Column<TopicInfo>; 6] = [
@@ -345,7 +345,8 @@ const COLUMNS: [Column<TopicInfo>; 6] = [
     Made("#subscriptions", |topic| topic.subscriptions.len().to_string()),
     Made("slowest", |topic| {
         let slowest = topic.subscriptions.iter().max_by_key(|subscription| subscription.lag);
-        let text = |of: &SubscriptionInfo| if of.lag.is_zero() { "-".to_owned() } else { format!("{} ({})", of.name, coarse(of.lag)) };
+        let text =
+            |of: &SubscriptionInfo| if of.lag.is_zero() { "-".to_owned() } else { format!("{} ({})", of.name, rounded_duration(of.lag)) };
         slowest.map(text).unwrap_or_default()
     }),
     Made("#lost", |topic| topic.subscriptions.iter().map(|subscription| subscription.lost).sum::<u64>().to_string()),
@@ -370,12 +371,12 @@ fn show(topic: &TopicInfo, format: &Format) -> Result<(), Failure> {
         return Ok(print_json(topic)?);
     }
     let now = SystemTime::now();
-    let first = topic.first.map(|first| relative(first, now)).unwrap_or_else(|| "-".to_owned());
+    let first = topic.first.map(|first| relative_time(first, now)).unwrap_or_else(|| "-".to_owned());
     let lines = [
         ("topic", topic.name.clone()),
         ("events", format!("{} of {} added in total, about {}", topic.events, topic.added, size(topic.bytes))),
         ("oldest", first),
-        ("retention", keeps(&topic.retention)),
+        ("retention", describe_retention(&topic.retention)),
     ];
     print(&table::lines(lines))?;
     if topic.subscriptions.is_empty() {
@@ -407,7 +408,7 @@ async fn publish(client: &Client, args: PublishArgs) -> Result<(), Failure> {
     for (name, value) in args.tag {
         event = event.tag(name, value);
     }
-    note_if_new(client, &topic).await?;
+    warn_if_unknown(client, &topic).await?;
     let published = event.publish(client).await?;
     if args.format.json {
         return Ok(print_json(&serde_json::json!({ "topic": &*published.topic, "id": published.id.to_string() }))?);

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{
     args::Format,
     exit::Failure,
-    output::{plain, print, utc, wrapped},
+    output::{plain, print, utc, wrap},
     stop::asked_to_stop,
     terms,
 };
@@ -75,11 +75,11 @@ pub(super) async fn watch(client: &Client, args: &WatchArgs) -> Result<(), Failu
                 if args.format.json {
                     line(&Line::Transition(&transition))?;
                 } else {
-                    print(&wrapped(&format!("{} {}", utc(transition.at).unwrap_or_default(), plain(&transition.to_string()))))?;
+                    print(&wrap(&format!("{} {}", utc(transition.at).unwrap_or_default(), plain(&transition.to_string()))))?;
                 }
             }
             Some(Watched::Lost(lost)) if args.format.json => line(&Line::Lost(&lost))?,
-            Some(Watched::Lost(lost)) => print(&wrapped(&format!("-- {}", plain(&lost.to_string()))))?,
+            Some(Watched::Lost(lost)) => print(&wrap(&format!("-- {}", plain(&lost.to_string()))))?,
             Some(_) => {}
             None if end.is_some_and(|end| Instant::now() >= end) => return Ok(()),
             None => {}

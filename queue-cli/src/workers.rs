@@ -18,7 +18,7 @@ use super::{
     args::Format,
     exit::{Exit, Failure},
     logs,
-    output::{coarse, print, print_json, relative, short},
+    output::{print, print_json, relative_time, rounded_duration, short},
     queues::{self, Unreadable},
     table::{
         self,
@@ -86,18 +86,18 @@ const COLUMNS: [Column<WorkerRecord>; 13] = [
     Field("queues"),
     Made("#tasks", |worker| worker.task_count.to_string()),
     Field("lanes"),
-    Made("#busy", |worker| worker.load.map_or_else(unknown, |load| format!("{}/{}", load.busy, load.slots))),
-    Made("#memory", |worker| worker.load.and_then(|load| load.memory).map_or_else(unknown, bytes)),
-    Made("#cpu", |worker| worker.load.and_then(|load| load.cores()).map_or_else(unknown, |cores| format!("{cores:.2}"))),
+    Made("#busy", |worker| worker.load.map_or_else(unknown_worker, |load| format!("{}/{}", load.busy, load.slots))),
+    Made("#memory", |worker| worker.load.and_then(|load| load.memory).map_or_else(unknown_worker, bytes)),
+    Made("#cpu", |worker| worker.load.and_then(|load| load.cores()).map_or_else(unknown_worker, |cores| format!("{cores:.2}"))),
     Made("mode", mode),
-    Made("since", |worker| worker.since.map_or_else(String::new, |since| relative(since, SystemTime::now()))),
+    Made("since", |worker| worker.since.map_or_else(String::new, |since| relative_time(since, SystemTime::now()))),
     Made("seen", |worker| {
         let over = if worker.lease_left.is_zero() { ", lease expired" } else { "" };
-        format!("{} ago{over}", coarse(worker.lease_age))
+        format!("{} ago{over}", rounded_duration(worker.lease_age))
     }),
 ];
 
-fn unknown() -> String {
+fn unknown_worker() -> String {
     "unknown".to_owned()
 }
 
@@ -112,7 +112,7 @@ fn mode(worker: &WorkerRecord) -> String {
 }
 
 /// The first of some queues, and how many more there are.
-fn named(queues: &[String]) -> String {
+fn queue_names(queues: &[String]) -> String {
     let (first, more) = queues.split_at(queues.len().min(NAMED));
     let first = first.iter().map(|queue| short(queue, 40)).collect::<Vec<_>>().join(", ");
     if more.is_empty() { first } else { format!("{first} and {} more", more.len()) }
@@ -130,7 +130,7 @@ pub(super) async fn workers(client: &Client, command: WorkersCommand) -> Result<
 
 async fn list(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
     let inspector = client.inspector();
-    let queues = queues::chosen(client, args.queue.as_deref()).await?;
+    let queues = queues::selected_queues(client, args.queue.as_deref()).await?;
     let (records, unreadable) = queues::for_each_queue(queues, async |queue| inspector.workers_of(queue).await).await?;
     let mut workers = WorkerRecord::merged(records.into_iter().flat_map(|(_, workers)| workers));
     if args.queue.is_some() && workers.iter().any(|worker| worker.load.is_none()) {
@@ -148,18 +148,18 @@ async fn list(client: &Client, args: &QueueArgs) -> Result<(), Failure> {
 }
 
 /// The worker with this id. The error lists the live workers.
-fn known(workers: &[WorkerRecord], id: ProcessId) -> Result<WorkerRecord, Failure> {
+fn find_worker(workers: &[WorkerRecord], id: ProcessId) -> Result<WorkerRecord, Failure> {
     let found = workers.iter().find(|worker| worker.id == id).cloned();
     found.ok_or_else(|| Failure::new(Exit::NotFound, format!("there is no worker {id}: {}", missing(workers))))
 }
 
-fn alive(workers: &[WorkerRecord]) -> impl Iterator<Item = &WorkerRecord> {
+fn live_workers(workers: &[WorkerRecord]) -> impl Iterator<Item = &WorkerRecord> {
     workers.iter().filter(|worker| !worker.lease_left.is_zero())
 }
 
 /// The error with the live workers.
 fn missing(workers: &[WorkerRecord]) -> String {
-    let alive: Vec<String> = alive(workers).map(|worker| worker.id.to_string()).collect();
+    let alive: Vec<String> = live_workers(workers).map(|worker| worker.id.to_string()).collect();
     match alive.len() {
         0 => "no worker is alive".to_owned(),
         all => {
@@ -170,7 +170,7 @@ fn missing(workers: &[WorkerRecord]) -> String {
 }
 
 async fn show(client: &Client, id: ProcessId, format: &Format) -> Result<(), Failure> {
-    let worker = known(&client.inspector().workers().await?, id)?;
+    let worker = find_worker(&client.inspector().workers().await?, id)?;
     let held = client.inspector().jobs_of_worker(&worker, SHOWN).await?;
     if format.json {
         return Ok(print_json(&Shown { worker: &worker, jobs: &held.jobs, is_whole: held.is_whole })?);
@@ -206,9 +206,9 @@ const JOBS: [Column<JobRecord>; 5] = [
     Made("#attempt", |job| (job.failures + 1).to_string()),
     Made("runs for", |job| {
         let since = job.running.as_ref().map(|running| SystemTime::now().duration_since(running.since).unwrap_or_default());
-        since.map(coarse).unwrap_or_default()
+        since.map(rounded_duration).unwrap_or_default()
     }),
-    Made("progress", |job| job.progress.as_ref().map(|progress| short(&logs::described(progress), 60)).unwrap_or_default()),
+    Made("progress", |job| job.progress.as_ref().map(|progress| short(&logs::describe_progress(progress), 60)).unwrap_or_default()),
 ];
 
 #[cfg(test)]
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_table_names_the_first_queues() {
         let queues: Vec<String> = ["a", "b", "c", "d", "e"].map(str::to_owned).into();
-        assert_eq!(named(&queues[..3]), "a, b, c");
-        assert_eq!(named(&queues), "a, b, c and 2 more");
+        assert_eq!(queue_names(&queues[..3]), "a, b, c");
+        assert_eq!(queue_names(&queues), "a, b, c and 2 more");
     }
 }

@@ -37,18 +37,18 @@ fn it_has_every_command_and_enqueues_tasks_that_it_does_not_know() {
     assert!(run(&["enqueue", "send_mail"]).2.contains("--queue"));
     assert_eq!(run(&["enqueue", "send_mail", "--queue", "mail", "--args", "[1]"]).0, 2);
     let arguments = ["enqueue", "send_mail", "--queue", "mail", "--args", r#"{"to":"ada","n":[1,null]}"#, "--id", "one"];
-    let (code, job, told) = run(&arguments);
+    let (code, job, reported) = run(&arguments);
     assert_eq!((code, job.as_str()), (0, "mail/one\n"));
-    assert!(told.contains("no worker has ever served queue `mail`"), "{told}");
+    assert!(reported.contains("no worker has ever served queue `mail`"), "{reported}");
     let job: Value = serde_json::from_str(&run(&["jobs", "show", "mail/one", "--json"]).1).unwrap();
     assert_eq!((&job["task"], &job["payload"]), (&"send_mail".into(), &serde_json::json!({"to": "ada", "n": [1, null]})));
     run(&["enqueue", "send_mail", "--queue", "mail", "--args", r#"{"order":17}"#, "--id", "two", "--tag", "order=17", "--tag", "shop=4"]);
-    let (code, told, warned) = run(&["jobs", "edit", "mail/two", "--payload", r#"{"order":18}"#, "--json"]);
+    let (code, reported, warned) = run(&["jobs", "edit", "mail/two", "--payload", r#"{"order":18}"#, "--json"]);
     assert!(code == 0 && warned.contains("the tag order=17 is unchanged") && !warned.contains("shop=4"), "{warned}");
-    assert_eq!(serde_json::from_str::<Value>(&told).unwrap()["stale_tags"], serde_json::json!({"order": "17"}));
+    assert_eq!(serde_json::from_str::<Value>(&reported).unwrap()["stale_tags"], serde_json::json!({"order": "17"}));
     assert_eq!(run(&["jobs", "cancel", "mail/two"]).0, 0);
-    let (code, _, told) = run(&["work"]);
-    assert!(code == 6 && told.contains("start the worker binary of your application"), "{told}");
+    let (code, _, reported) = run(&["work"]);
+    assert!(code == 6 && reported.contains("start the worker binary of your application"), "{reported}");
     assert_eq!(run(&["jobs", "cancel", "mail/one"]).0, 0);
 }
 
@@ -62,14 +62,14 @@ fn a_dashboard_that_strangers_could_use_does_not_start() {
         &["dashboard", "--bind", "0.0.0.0:0", "--insecure-no-auth"],
         &["dashboard", "--bind", "[::]:0"],
     ] {
-        let (code, out, told) = run(arguments);
-        assert_eq!((code, out.as_str()), (6, ""), "{arguments:?}: {told}");
-        assert!(told.contains("does not listen on"), "{told}");
+        let (code, out, reported) = run(arguments);
+        assert_eq!((code, out.as_str()), (6, ""), "{arguments:?}: {reported}");
+        assert!(reported.contains("does not listen on"), "{reported}");
     }
     let token = folder.path().join("token");
     std::fs::write(&token, "short\n").unwrap();
-    let (code, _, told) = run(&["dashboard", "--token-file", token.to_str().unwrap(), "--bind", "127.0.0.1:0"]);
-    assert!(code == 6 && told.contains("shorter than 16"), "{told}");
+    let (code, _, reported) = run(&["dashboard", "--token-file", token.to_str().unwrap(), "--bind", "127.0.0.1:0"]);
+    assert!(code == 6 && reported.contains("shorter than 16"), "{reported}");
 }
 
 /// A running dashboard. It is killed at the end.

@@ -15,7 +15,7 @@ pub(crate) fn secret() -> Result<String, getrandom::Error> {
 }
 
 /// Compares two secrets in a time that does not depend on the position of the difference.
-pub(crate) fn same(one: &str, other: &str) -> bool {
+pub(crate) fn is_same_secret(one: &str, other: &str) -> bool {
     let differing = one.bytes().zip(other.bytes()).fold(0, |differing, (a, b)| std::hint::black_box(differing | (a ^ b)));
     differing == 0 && one.len() == other.len()
 }
@@ -43,8 +43,13 @@ mod tests {
     fn secrets_differ_and_are_compared_whole() {
         let (one, other) = (secret().unwrap(), secret().unwrap());
         assert!(one != other && one.len() == 32);
-        assert!(same(&one, &one.clone()) && !same(&one, &other) && !same(&one, &one[1..]) && !same("", &one));
-        assert!(!same(&one, &format!("{one}0")) && same("", ""));
+        assert!(
+            is_same_secret(&one, &one.clone())
+                && !is_same_secret(&one, &other)
+                && !is_same_secret(&one, &one[1..])
+                && !is_same_secret("", &one)
+        );
+        assert!(!is_same_secret(&one, &format!("{one}0")) && is_same_secret("", ""));
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl Action {
 }
 
 /// Splits a text into pieces, and marks the names, which are between backticks.
-pub(crate) fn pieces(text: &str) -> Vec<(bool, &str)> {
+pub(crate) fn split_names(text: &str) -> Vec<(bool, &str)> {
     text.split('`').enumerate().map(|(i, piece)| (i % 2 == 1, piece)).filter(|(_, piece)| !piece.is_empty()).collect()
 }
 
@@ -115,35 +115,35 @@ pub(crate) fn findings(snapshot: &Snapshot) -> Vec<Finding> {
         ),
         false => Finding::new(Tone::Bad, problem.clone(), "Another program wrote to this key; `doctor --repair` renames it."),
     });
-    all.extend(few(unreadable.collect(), "queues that cannot be read", "the page Queues"));
+    all.extend(first_of_kind(unreadable.collect(), "queues that cannot be read", "the page Queues"));
     let queues = |of: &dyn Fn(&Snapshot, &Queue) -> Option<Finding>| {
         snapshot.queues.iter().filter_map(|queue| of(snapshot, queue)).collect::<Vec<_>>()
     };
-    all.extend(few(queues(&unserved), "queues without a worker", "the page Queues"));
-    all.extend(few(queues(&waits_long), "queues whose jobs wait long", "the page Queues"));
-    all.extend(few(queues(&paused), "paused queues", "the page Queues"));
-    all.extend(few(
+    all.extend(first_of_kind(queues(&unserved_queue), "queues without a worker", "the page Queues"));
+    all.extend(first_of_kind(queues(&long_waiting_jobs), "queues whose jobs wait long", "the page Queues"));
+    all.extend(first_of_kind(queues(&paused), "paused queues", "the page Queues"));
+    all.extend(first_of_kind(
         snapshot.details.groups.iter().map(|group| of_a_group(snapshot, group)).collect(),
         "kinds of failed or parked jobs",
         "the page Jobs",
     ));
-    all.extend(few(
-        snapshot.details.suspects.iter().map(|job| suspect(job, snapshot.at)).collect(),
+    all.extend(first_of_kind(
+        snapshot.details.suspects.iter().map(|job| suspected_job(job, snapshot.at)).collect(),
         "jobs whose process crashed",
         "the page Jobs",
     ));
-    all.extend(few(
-        snapshot.details.workers.iter().filter_map(|worker| silent(snapshot, worker)).collect(),
+    all.extend(first_of_kind(
+        snapshot.details.workers.iter().filter_map(|worker| silent_worker(snapshot, worker)).collect(),
         "silent workers",
         "the page Workers",
     ));
-    all.extend(few(snapshot.details.schedules.iter().map(schedule).collect(), "schedules whose jobs fail", "the page Schedules"));
-    all.extend(few(
-        snapshot.details.differences.iter().map(|(queue, of)| difference(queue, of)).collect(),
+    all.extend(first_of_kind(snapshot.details.schedules.iter().map(schedule).collect(), "schedules whose jobs fail", "the page Schedules"));
+    all.extend(first_of_kind(
+        snapshot.details.differences.iter().map(|(queue, of)| conflicting_declarations(queue, of)).collect(),
         "differences between releases",
         "the pages Limits and Groups",
     ));
-    all.extend(few(snapshot.outboxes().iter().flat_map(of_an_outbox).collect(), "problems of outboxes", "the table Outboxes"));
+    all.extend(first_of_kind(snapshot.outboxes().iter().flat_map(of_an_outbox).collect(), "problems of outboxes", "the table Outboxes"));
     all.sort_by_key(|finding| finding.tone);
     all
 }
@@ -152,7 +152,7 @@ fn of_the_broker(snapshot: &Snapshot) -> Vec<Finding> {
     let mut found = Vec::new();
     let condition = &snapshot.condition;
     if let Some(trouble) = &condition.trouble {
-        found.push(Finding::new(Tone::Bad, in_trouble(trouble), format!("{}.", capital(trouble.advice()))));
+        found.push(Finding::new(Tone::Bad, describe_trouble(trouble), format!("{}.", capital(trouble.advice()))));
     } else if let Some(room) = condition.percent().filter(|percent| *percent >= SOON_FULL).and(condition.room()) {
         found.push(Finding::new(Tone::Warn, format!("The broker is nearly full: {room}."), "Raise `maxmemory`, or let workers catch up."));
     }
@@ -164,11 +164,11 @@ fn of_the_broker(snapshot: &Snapshot) -> Vec<Finding> {
             "On Redis, run `CONFIG SET appendonly yes`, and write it to the server's configuration. On SQLite, use a file.",
         ));
     }
-    found.extend(skewed(snapshot.details.skew_ms));
+    found.extend(clock_skew(snapshot.details.skew_ms));
     found
 }
 
-fn in_trouble(trouble: &Trouble) -> String {
+fn describe_trouble(trouble: &Trouble) -> String {
     match trouble {
         Trouble::Lost(why) => format!("The database is lost: {why}."),
         trouble => format!("The broker is {}: {trouble}.", trouble.name()),
@@ -181,7 +181,7 @@ fn of_an_outbox(outbox: &OutboxRecord) -> Vec<Finding> {
     problems.map(|(problem, advice)| Finding::new(Tone::Warn, capital(&problem) + ".", capital(advice) + ".")).collect()
 }
 
-fn unserved(_: &Snapshot, queue: &Queue) -> Option<Finding> {
+fn unserved_queue(_: &Snapshot, queue: &Queue) -> Option<Finding> {
     let of = |state| queue.stats.count(state);
     let (ready, running, later) = (of(JobState::Ready), of(JobState::Active), of(JobState::Scheduled) + of(JobState::Retry));
     if queue.stats.workers > 0 || (queue.stats.paused && running == 0) || ready + running + later == 0 {
@@ -192,9 +192,9 @@ fn unserved(_: &Snapshot, queue: &Queue) -> Option<Finding> {
         let were = if running == 1 { "1 job was".to_owned() } else { format!("{} jobs were", number(running)) };
         let they = if running == 1 { "it runs" } else { "they run" };
         let stopped = format!("{were} running when the last worker stopped; {they} again when a worker starts");
-        (Tone::Bad, if ready > 0 { format!("{stopped}; {} waiting", are(ready)) } else { stopped }, JobState::Active)
+        (Tone::Bad, if ready > 0 { format!("{stopped}; {} waiting", present_tense_verb(ready)) } else { stopped }, JobState::Active)
     } else if ready > 0 {
-        (Tone::Bad, format!("{} waiting", are(ready)), JobState::Ready)
+        (Tone::Bad, format!("{} waiting", present_tense_verb(ready)), JobState::Ready)
     } else {
         let state = if of(JobState::Scheduled) > 0 { JobState::Scheduled } else { JobState::Retry };
         (Tone::Warn, format!("{} will be due", count(later, "job")), state)
@@ -204,7 +204,7 @@ fn unserved(_: &Snapshot, queue: &Queue) -> Option<Finding> {
 }
 
 /// It is unknown which of the two clocks is wrong.
-fn skewed(skew_ms: i64) -> Option<Finding> {
+fn clock_skew(skew_ms: i64) -> Option<Finding> {
     let by = Duration::from_millis(skew_ms.unsigned_abs());
     let direction = if skew_ms > 0 { "ahead of" } else { "behind" };
     let text = format!("The clock of the broker is {} {direction} the clock of this dashboard: ages shown here are wrong.", span(by));
@@ -213,7 +213,7 @@ fn skewed(skew_ms: i64) -> Option<Finding> {
 }
 
 /// Names the reason for which the jobs wait, the holder, and the expected end.
-fn waits_long(snapshot: &Snapshot, queue: &Queue) -> Option<Finding> {
+fn long_waiting_jobs(snapshot: &Snapshot, queue: &Queue) -> Option<Finding> {
     let waits = queue.stats.oldest?;
     if waits < LONG || queue.stats.paused || queue.stats.workers == 0 || queue.stats.count(JobState::Ready) == 0 {
         return None;
@@ -225,12 +225,12 @@ fn waits_long(snapshot: &Snapshot, queue: &Queue) -> Option<Finding> {
     let (main, jobs) = main.map_or(("behind", queue.stats.count(JobState::Ready)), |(reason, jobs)| (*reason, *jobs));
     let first = snapshot.details.firsts.iter().find(|job| *job.address.queue == **name);
     let cause = first.and_then(|job| job.waiting.iter().find(|reason| reason.name() == main));
-    let (for_what, advice, page) = why_long(main);
-    let mut text = format!("The oldest ready job of `{name}` is {} old; {} waiting {for_what}", span(waits), are(jobs));
+    let (for_what, advice, page) = explain_long_wait(main);
+    let mut text = format!("The oldest ready job of `{name}` is {} old; {} waiting {for_what}", span(waits), present_tense_verb(jobs));
     if let Some(cause) = cause.filter(|_| main != "behind") {
         text.push_str(&format!(". The first: {}{}", short(&cause.to_string(), 200), holder_and_end(cause, snapshot.at)));
     }
-    let action = cause.and_then(|cause| helps(snapshot, queue, cause));
+    let action = cause.and_then(|cause| helpful_action(snapshot, queue, cause));
     let link = match page {
         "jobs" => format!("/jobs?{}", query(&[("queue", name), ("state", "ready")])),
         page => format!("/{page}?{}", query(&[("queue", name)])),
@@ -239,7 +239,7 @@ fn waits_long(snapshot: &Snapshot, queue: &Queue) -> Option<Finding> {
 }
 
 /// The button that ends this reason. A worker is resumed only if it is the only one of the queue.
-fn helps(snapshot: &Snapshot, queue: &Queue, cause: &Reason) -> Option<Action> {
+fn helpful_action(snapshot: &Snapshot, queue: &Queue, cause: &Reason) -> Option<Action> {
     match cause {
         Reason::GroupPaused { group, .. } => {
             Some(Action::new("Resume group", "/groups/resume", &[("queue", &queue.name), ("group", group.as_str())]))
@@ -254,7 +254,7 @@ fn helps(snapshot: &Snapshot, queue: &Queue, cause: &Reason) -> Option<Action> {
 }
 
 /// The text for a reason of waiting jobs, the fix, and the page with details.
-fn why_long(reason: &str) -> (&'static str, &'static str, &'static str) {
+fn explain_long_wait(reason: &str) -> (&'static str, &'static str, &'static str) {
     match reason {
         "rate_limited" => {
             ("for the rate of a limit", "More workers do not help. Raise the rate of the limit if the service allows it.", "limits")
@@ -310,7 +310,7 @@ fn schedule(record: &ScheduleRecord) -> Finding {
     Finding { link: Some(format!("/schedules/{address}")), ..finding }
 }
 
-fn difference(queue: &str, of: &Difference) -> Finding {
+fn conflicting_declarations(queue: &str, of: &Difference) -> Finding {
     let page = if of.limit.is_some() { "limits" } else { "groups" };
     let advice = "Deploy one release everywhere, or set the value on that page: it overrides every declaration.";
     let text = format!("In `{queue}` {of}.");
@@ -321,7 +321,7 @@ fn paused(_: &Snapshot, queue: &Queue) -> Option<Finding> {
     let ready = queue.stats.count(JobState::Ready);
     let tone = if ready > 0 { Tone::Warn } else { Tone::Note };
     let pause = queue.stats.pause.as_ref().map_or_else(|| "paused".to_owned(), ToString::to_string);
-    let text = format!("The queue `{}` is {}. {} waiting.", queue.name, short(&pause, 200), capital(&are(ready)));
+    let text = format!("The queue `{}` is {}. {} waiting.", queue.name, short(&pause, 200), capital(&present_tense_verb(ready)));
     queue.stats.paused.then(|| Finding {
         link: Some(format!("/queues?{}", query(&[("text", &queue.name)]))),
         ..Finding::new(tone, text, "Resume it when its jobs may run.").with(Action::new(
@@ -427,20 +427,20 @@ fn without_worker(snapshot: &Snapshot, queue: &str, task: &str, what: &str) -> (
 }
 
 /// A job that was running when its process crashed, and that has not ended since.
-fn suspect(job: &JobRecord, now: SystemTime) -> Finding {
+fn suspected_job(job: &JobRecord, now: SystemTime) -> Finding {
     let (queue, id) = (&job.address.queue, &job.address.id);
     let task = job.task.as_deref().map_or_else(String::new, |task| format!(" of the task `{task}`"));
     let text = format!(
         "The job `{id}` in `{queue}`{task} was running when its worker process crashed ({}).{}",
         count(u64::from(job.crashes), "crash"),
-        runs_again(job, now)
+        next_run(job, now)
     );
     let advice = "If the process was killed from outside, ignore this. Otherwise see its log and its memory: after `max_crashes` crashes the job becomes a dead letter.";
     Finding { link: Some(path_of(&job.address)), ..Finding::new(Tone::Warn, text, advice) }
 }
 
 /// The worker that runs the job, or the time of its next run.
-fn runs_again(job: &JobRecord, now: SystemTime) -> String {
+fn next_run(job: &JobRecord, now: SystemTime) -> String {
     match (&job.running, job.due_at.filter(|_| job.state == JobState::Retry)) {
         (Some(running), _) => {
             format!(" It is running on the worker `{}`, started {}.", running.worker, Moment::new(running.since, now).relative)
@@ -456,7 +456,7 @@ pub(crate) fn is_silent(worker: &WorkerRecord) -> bool {
     worker.lease_left.is_zero() && worker.mode() != WorkerMode::Stopping
 }
 
-fn silent(snapshot: &Snapshot, worker: &WorkerRecord) -> Option<Finding> {
+fn silent_worker(snapshot: &Snapshot, worker: &WorkerRecord) -> Option<Finding> {
     let holds = snapshot.details.holds.get(&worker.id).map_or(0, |(jobs, _)| *jobs);
     let text = format!(
         "The last heartbeat of worker {} was {} ago, and its lease has expired{}.",
@@ -488,7 +488,7 @@ fn releases(workers: &[WorkerRecord], queue: &str) -> Vec<String> {
 }
 
 /// The first findings of a kind, the number of the others, and the page that lists them.
-fn few(mut found: Vec<Finding>, kind: &str, place: &str) -> Vec<Finding> {
+fn first_of_kind(mut found: Vec<Finding>, kind: &str, place: &str) -> Vec<Finding> {
     found.sort_by_key(|finding| finding.tone);
     if let Some(more) = found.len().checked_sub(OF_A_KIND).filter(|more| *more > 0) {
         found.truncate(OF_A_KIND);
@@ -497,7 +497,7 @@ fn few(mut found: Vec<Finding>, kind: &str, place: &str) -> Vec<Finding> {
     found
 }
 
-fn are(jobs: u64) -> String {
+fn present_tense_verb(jobs: u64) -> String {
     if jobs == 1 { "1 job is".to_owned() } else { format!("{} jobs are", number(jobs)) }
 }
 
@@ -554,13 +554,13 @@ mod tests {
     #[test]
     fn more_findings_of_a_kind_are_counted_with_the_place_that_lists_them() {
         let found = (0..7).map(|n| Finding::new(Tone::Note, format!("{n}"), "")).collect();
-        let last = few(found, "silent workers", "the page Workers").pop().unwrap();
+        let last = first_of_kind(found, "silent workers", "the page Workers").pop().unwrap();
         assert_eq!((last.text.as_str(), last.advice.as_str()), ("And 2 more silent workers.", "See the page Workers."));
     }
 
     #[test]
     fn a_clock_that_is_an_hour_wrong_is_a_finding_in_both_directions() {
-        let text = |skew_ms| skewed(skew_ms).map(|finding| finding.text).unwrap_or_default();
+        let text = |skew_ms| clock_skew(skew_ms).map(|finding| finding.text).unwrap_or_default();
         assert!(text(3_600_000).contains("ahead of the clock of this dashboard"), "{}", text(3_600_000));
         assert!(text(-3_600_000).contains("behind the clock of this dashboard"), "{}", text(-3_600_000));
         assert_eq!((text(0), text(9_000), text(-9_000)), Default::default());

@@ -18,8 +18,8 @@ use axum::{
 };
 
 use crate::{
-    cookie::{cookie, same, secret, set},
-    pages::act::target,
+    cookie::{cookie, is_same_secret, secret, set},
+    pages::act::redirect_target,
     params::Params,
     paths::path_of,
     problem::Problem,
@@ -71,10 +71,10 @@ pub(crate) async fn guard(State(shared): State<Arc<Shared>>, request: Request, n
     let known = cookie(&parts.headers, TOKEN).filter(|token| token.len() == 32 && token.bytes().all(|byte| byte.is_ascii_hexdigit()));
     let is_new = known.is_none();
     let Ok(token) = known.map_or_else(secret, |token| Ok(token.to_owned())) else {
-        return secured((StatusCode::INTERNAL_SERVER_ERROR, "no random numbers").into_response());
+        return with_security_headers((StatusCode::INTERNAL_SERVER_ERROR, "no random numbers").into_response());
     };
     let mut viewer = Viewer {
-        base: base(&shared, &parts),
+        base: base_path(&shared, &parts),
         person: None,
         token,
         read_only: shared.settings.read_only,
@@ -91,7 +91,7 @@ pub(crate) async fn guard(State(shared): State<Arc<Shared>>, request: Request, n
         Ok(Checked::Answer(answer)) => answer,
         Err(problem) => problem.page(&viewer),
     };
-    let mut answer = secured(answer);
+    let mut answer = with_security_headers(answer);
     if let Some(cookie) = cookie.and_then(|cookie| HeaderValue::try_from(cookie).ok()) {
         answer.headers_mut().append(SET_COOKIE, cookie);
     }
@@ -134,13 +134,13 @@ async fn check(shared: &Shared, parts: &mut Parts, body: Body, viewer: &mut View
     }
     is_from_here(&parts.headers, &shared.settings.hosts)?;
     let most = if parts.uri.path().ends_with("/jobs/edit") { EDIT_MAX } else { FORM_MAX };
-    let sent = tokio::time::timeout(ASKS, to_bytes(body, most)).await.map_err(|_| Problem::slow())?;
+    let sent = tokio::time::timeout(ASKS, to_bytes(body, most)).await.map_err(|_| Problem::timed_out())?;
     let bytes = sent.map_err(|_| Problem::too_large())?;
     let form = Params::parse(&bytes);
     viewer.back = page_in_referer(parts, &viewer.base).or_else(|| page_in_form(&form, &viewer.base));
     // The request must contain the cookie. A cookie that was created for the answer proves nothing.
     let sent = cookie(&parts.headers, TOKEN);
-    if !sent.zip(form.get(FIELD)).is_some_and(|(sent, field)| same(sent, field) && same(sent, &viewer.token)) {
+    if !sent.zip(form.get(FIELD)).is_some_and(|(sent, field)| is_same_secret(sent, field) && is_same_secret(sent, &viewer.token)) {
         return Err(Problem::token());
     }
     parts.extensions.insert(Form(form));
@@ -161,7 +161,7 @@ fn page_in_referer(parts: &Parts, base: &str) -> Option<String> {
 /// The same from the form: the page in its field, or the page of its job.
 fn page_in_form(form: &Params, base: &str) -> Option<String> {
     let page = match (form.get("back"), form.get("job")) {
-        (Some(back), _) => target(back, "").trim_end_matches(['?', '&']).to_owned(),
+        (Some(back), _) => redirect_target(back, "").trim_end_matches(['?', '&']).to_owned(),
         (None, Some(job)) => path_of(&job.parse().ok()?).trim_start_matches('/').to_owned(),
         (None, None) => return None,
     };
@@ -169,7 +169,7 @@ fn page_in_form(form: &Params, base: &str) -> Option<String> {
 }
 
 /// The path before the route, which a nesting router has removed.
-fn base(shared: &Shared, parts: &Parts) -> String {
+fn base_path(shared: &Shared, parts: &Parts) -> String {
     if let Some(base) = &shared.settings.base {
         return base.clone();
     }
@@ -213,7 +213,7 @@ fn is_loopback(host: &str) -> bool {
 fn is_from_here(headers: &HeaderMap, hosts: &Hosts) -> Result<(), Problem> {
     let header = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     if let Some(site) = header("sec-fetch-site") {
-        return if site == "same-origin" { Ok(()) } else { Err(Problem::site(site)) };
+        return if site == "same-origin" { Ok(()) } else { Err(Problem::cross_site(site)) };
     }
     let host = header("host").unwrap_or_default();
     let Some(origin) = header("origin") else { return Err(Problem::no_origin()) };
@@ -231,7 +231,7 @@ pub(crate) fn bearer(parts: &Parts) -> Option<&str> {
 }
 
 /// The headers of every answer.
-fn secured(mut answer: Response) -> Response {
+fn with_security_headers(mut answer: Response) -> Response {
     let headers = answer.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));

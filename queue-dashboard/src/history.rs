@@ -53,7 +53,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    pub(crate) fn note(&mut self, snapshot: &Snapshot) {
+    pub(crate) fn add(&mut self, snapshot: &Snapshot) {
         let now = snapshot.taken;
         let of = |total: &dyn Fn(Counter) -> u64| Totals {
             enqueued: total(Counter::Enqueued),

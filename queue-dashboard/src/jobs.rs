@@ -57,7 +57,7 @@ impl Text {
             return (plain(), None);
         }
         match text.parse() {
-            Ok(filter) => match hidden(&filter) {
+            Ok(filter) => match secret_filter_error(&filter) {
                 None => (Text::Filter(filter), None),
                 why => (plain(), why),
             },
@@ -75,7 +75,7 @@ impl Text {
 
 /// The reason why a filter is rejected. It compares the stored values, so a visitor could find out
 /// hidden values by guessing.
-pub(crate) fn hidden(filter: &Filter) -> Option<String> {
+pub(crate) fn secret_filter_error(filter: &Filter) -> Option<String> {
     filter.reads_secrets().then(|| {
         "parameters, headers and parts of unique keys are searched as plain text, on the page Jobs, so that hidden values stay hidden"
             .to_owned()
@@ -100,11 +100,11 @@ pub(crate) struct Found {
 }
 
 impl Wanted {
-    fn narrows(&self) -> bool {
+    fn is_narrower(&self) -> bool {
         !self.task.is_empty() || !self.text.is_empty()
     }
 
-    fn fits(&self, job: &JobRecord, secrets: &Secrets, now: SystemTime) -> bool {
+    fn matches(&self, job: &JobRecord, secrets: &Secrets, now: SystemTime) -> bool {
         let has = |text: &str, part: &str| text.to_lowercase().contains(&part.to_lowercase());
         if !has(job.task.as_deref().unwrap_or_default(), &self.task) {
             return false;
@@ -156,12 +156,12 @@ pub(crate) async fn find(
             }
             // A filtered list reads more jobs than it shows. Each shown job has its own offset only
             // if few jobs are read at the end.
-            let limit = if wanted.narrows() { CALL } else { room };
+            let limit = if wanted.is_narrower() { CALL } else { room };
             let page = inspector.list(queue, wanted.state, offset, limit).await?;
             let read = page.jobs.len();
             place = page.next.filter(|next| *next > offset);
             let jobs = with_reasons(inspector, queue, page.jobs, wanted).await?;
-            let fitting: Vec<JobRecord> = jobs.into_iter().filter(|job| wanted.fits(job, secrets, now)).collect();
+            let fitting: Vec<JobRecord> = jobs.into_iter().filter(|job| wanted.matches(job, secrets, now)).collect();
             if fitting.len() <= room {
                 found.read += read;
                 found.jobs.extend(fitting);
@@ -169,14 +169,14 @@ pub(crate) async fn find(
             }
             // There are more jobs than the page has room for. This part is read again in small
             // steps.
-            return narrow(inspector, queue, offset, wanted, secrets, found).await;
+            return read_matching(inspector, queue, offset, wanted, secrets, found).await;
         }
     }
     Ok(found)
 }
 
 /// Reads in steps of a few jobs, so that the page ends right after its last job.
-async fn narrow(
+async fn read_matching(
     inspector: &Inspector,
     queue: &str,
     from: u64,
@@ -191,7 +191,7 @@ async fn narrow(
         place = page.next.filter(|next| *next > offset);
         found.read += page.jobs.len();
         let jobs = with_reasons(inspector, queue, page.jobs, wanted).await?;
-        found.jobs.extend(jobs.into_iter().filter(|job| wanted.fits(job, secrets, now)));
+        found.jobs.extend(jobs.into_iter().filter(|job| wanted.matches(job, secrets, now)));
     }
     found.next = place.map(|offset| Place { queue: queue.to_owned(), offset });
     Ok(found)

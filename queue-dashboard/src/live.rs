@@ -179,7 +179,7 @@ impl Watcher {
                     self.over = true;
                     return Some(Event::default().event("gone").data(&problem.text));
                 }
-                Err(problem) => Err(pages::late(&problem)),
+                Err(problem) => Err(pages::stale_page_message(&problem)),
             };
             let pause = match self.kind {
                 Kind::Jobs | Kind::Job | Kind::Schedule | Kind::Group | Kind::Limit | Kind::Topic => LIST_REFRESH,

@@ -4,7 +4,7 @@ use queue_core::JobAddress;
 
 /// The path of the page of a job, relative to the base.
 pub(crate) fn job_path(queue: &str, id: &str) -> String {
-    format!("/jobs/{}/{}", written(queue), written(id))
+    format!("/jobs/{}/{}", encoded_part(queue), encoded_part(id))
 }
 
 /// The same of an address.
@@ -14,7 +14,7 @@ pub(crate) fn path_of(job: &JobAddress) -> String {
 
 /// A name as a part of a path. A browser resolves `.` and `..` as folders, even if they are
 /// percent-encoded. They are therefore prefixed with a character that no name has.
-fn written(name: &str) -> String {
+fn encoded_part(name: &str) -> String {
     if matches!(name, "." | "..") { format!("~{name}") } else { name.replace('%', "%25") }
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn name_in(part: &str) -> &str {
 }
 
 /// The rebuilt path of the page of a job, without its first slash, if this is such a path.
-pub(crate) fn job_path_anew(queue: &str, id: &str) -> Option<String> {
+pub(crate) fn normalized_job_path(queue: &str, id: &str) -> Option<String> {
     let read = |part: &str| (!matches!(part, "." | "..")).then(|| name_in(part).replace("%25", "%"));
     let job: JobAddress = format!("{}/{}", read(queue)?, read(id)?).parse().ok()?;
     Some(path_of(&job).trim_start_matches('/').to_owned())
@@ -40,11 +40,11 @@ mod tests {
             assert_eq!(job_path("mail", id), path);
             let part = path.rsplit('/').next().unwrap();
             assert_eq!(name_in(&part.replace("%25", "%")), id);
-            assert_eq!(job_path_anew("mail", part).as_deref(), path.strip_prefix('/'));
+            assert_eq!(normalized_job_path("mail", part).as_deref(), path.strip_prefix('/'));
         }
         for (queue, id) in [("..", "x"), ("mail", ".."), ("", "x"), ("mail", ""), ("mail", "a b"), ("a/b", "x"), ("mail", "a\r\nb")] {
-            assert_eq!(job_path_anew(queue, id), None, "{queue} {id}");
+            assert_eq!(normalized_job_path(queue, id), None, "{queue} {id}");
         }
-        assert_eq!(job_path_anew("mail", "%2e%2e").as_deref(), Some("jobs/mail/%252e%252e"));
+        assert_eq!(normalized_job_path("mail", "%2e%2e").as_deref(), Some("jobs/mail/%252e%252e"));
     }
 }

@@ -68,30 +68,30 @@ impl Problem {
         Problem::new(StatusCode::FORBIDDEN, "Not allowed", format!("This needs the role `{least}`. Nothing was changed."))
     }
 
-    fn elsewhere(text: impl Into<String>) -> Self {
+    fn wrong_page(text: impl Into<String>) -> Self {
         Problem::new(StatusCode::FORBIDDEN, "Not from this dashboard", text)
     }
 
     pub(crate) fn form() -> Self {
-        Problem::elsewhere("A change must be sent by a form of this dashboard. Nothing was changed.")
+        Problem::wrong_page("A change must be sent by a form of this dashboard. Nothing was changed.")
     }
 
-    pub(crate) fn site(site: &str) -> Self {
-        Problem::elsewhere(format!(
+    pub(crate) fn cross_site(site: &str) -> Self {
+        Problem::wrong_page(format!(
             "A change must come from a page of this dashboard. The browser reports another page (Sec-Fetch-Site: {site}). Nothing was \
              changed."
         ))
     }
 
     pub(crate) fn no_origin() -> Self {
-        Problem::elsewhere(
+        Problem::wrong_page(
             "A change must come from a page of this dashboard, and the request does not name its page. If a proxy removes the header \
              Origin, let it pass. Nothing was changed.",
         )
     }
 
     pub(crate) fn origin(origin: &str, host: &str) -> Self {
-        Problem::elsewhere(format!(
+        Problem::wrong_page(format!(
             "The form was sent by a page of “{origin}” (Origin), but to “{host}” (Host). Nothing was changed. If “{origin}” is where you \
              open this dashboard, a proxy replaces the header Host: let it pass the browser's (nginx: `proxy_set_header Host \
              $http_host;`), or allow the address with `--host {origin}` on the command line, or `.hosts([\"{origin}\"])` in the \
@@ -115,7 +115,7 @@ impl Problem {
         )
     }
 
-    pub(crate) fn slow() -> Self {
+    pub(crate) fn timed_out() -> Self {
         Problem::new(StatusCode::REQUEST_TIMEOUT, "Too slow", "The form did not arrive in time. Nothing was changed.")
     }
 

@@ -87,8 +87,8 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
             act!("/jobs/promote", Operate, act::change(Change::Promote)),
             reads("/jobs/{queue}/{id}/edit", Some(Role::Operate), edit::page),
             reads("/jobs/{queue}/{id}/duplicate", Some(Role::Operate), edit::copy_page),
-            act!("/jobs/edit", Operate, edit::changed()),
-            act!("/jobs/duplicate", Operate, edit::copied()),
+            act!("/jobs/edit", Operate, edit::change_job()),
+            act!("/jobs/duplicate", Operate, edit::copy_job()),
             act!("/jobs/cancel", Operate, act::change(Change::Cancel)),
             act!("/jobs/delete", Admin, act::change(Change::Delete)),
             act!("/schedules/pause", Operate, act_schedules::set_paused(true)),
@@ -104,10 +104,10 @@ pub(crate) fn table(read_only: bool, signs_in: bool) -> Vec<Route> {
             act!("/workers/quiet", Operate, act_workers::ask(WorkerMode::Quiet)),
             act!("/workers/resume", Operate, act_workers::ask(WorkerMode::Works)),
             act!("/workers/stop", Operate, act_workers::ask(WorkerMode::Stopping)),
-            act!("/limits/remove", Operate, act_limits::take_back()),
-            act!("/operations/stop", Operate, operations::stopped()),
-            act!("/operations/resume", Operate, operation::resumed()),
-            act!("/topics/rewind", Operate, act_topics::rewound()),
+            act!("/limits/remove", Operate, act_limits::reset_limit()),
+            act!("/operations/stop", Operate, operations::stop_operation()),
+            act!("/operations/resume", Operate, operation::resume_operation()),
+            act!("/topics/rewind", Operate, act_topics::start_rewind()),
         ]);
     }
     if signs_in {
@@ -155,8 +155,8 @@ fn answer_of(viewer: &Viewer, problem: Problem) -> Response {
 
 async fn check(least: Option<Role>, Extension(viewer): Extension<Viewer>, request: Request, next: Next) -> Response {
     match (least, viewer.person.as_ref()) {
-        (None, _) => answered(request, next).await,
-        (Some(least), Some(person)) if person.role() >= least => answered(request, next).await,
+        (None, _) => complete_change(request, next).await,
+        (Some(least), Some(person)) if person.role() >= least => complete_change(request, next).await,
         (Some(least), Some(_)) => Problem::forbidden(least).page(&viewer),
         (Some(_), None) => Problem::unauthenticated().page(&viewer),
     }
@@ -165,7 +165,7 @@ async fn check(least: Option<Role>, Extension(viewer): Extension<Viewer>, reques
 
 /// Completes and logs a change even if the client closes the page and thereby drops the future of
 /// the request.
-async fn answered(request: Request, next: Next) -> Response {
+async fn complete_change(request: Request, next: Next) -> Response {
     if request.method() != Method::POST {
         return next.run(request).await;
     }

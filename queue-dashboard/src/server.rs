@@ -11,7 +11,7 @@ use queue_core::Client;
 use tokio::net::TcpListener;
 
 use crate::{
-    cookie::{cookie, same, secret},
+    cookie::{cookie, is_same_secret, secret},
     guard::bearer,
     params::Params,
     role::{Person, Role},
@@ -210,13 +210,13 @@ impl SignIn {
     }
 
     pub(crate) fn is_signed_in(&self, parts: &Parts) -> bool {
-        cookie(&parts.headers, &self.0.cookie).is_some_and(|session| same(session, &self.0.session))
-            || bearer(parts).is_some_and(|token| same(token, &self.0.token))
+        cookie(&parts.headers, &self.0.cookie).is_some_and(|session| is_same_secret(session, &self.0.session))
+            || bearer(parts).is_some_and(|token| is_same_secret(token, &self.0.token))
     }
 
     /// The cookie for a visitor with the token.
     pub(crate) fn open(&self, token: &str) -> Option<String> {
-        same(token, &self.0.token).then(|| self.0.session.clone())
+        is_same_secret(token, &self.0.token).then(|| self.0.session.clone())
     }
 
     /// The same for a link with the token. Also returns the address of its page, without the token.

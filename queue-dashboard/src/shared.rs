@@ -133,7 +133,7 @@ impl Shared {
         match Snapshot::take(&self.client, &self.inspector, latest.last.as_deref()).await {
             Ok(snapshot) => {
                 let snapshot = Arc::new(snapshot);
-                self.history.lock().unwrap_or_else(PoisonError::into_inner).note(&snapshot);
+                self.history.lock().unwrap_or_else(PoisonError::into_inner).add(&snapshot);
                 *latest = Latest { last: Some(snapshot.clone()), failed: None, outdated: false };
                 View { snapshot: Some(snapshot), problem: None }
             }

@@ -198,12 +198,12 @@ impl Details {
         let (mut groups, mut suspects) = (Vec::new(), Vec::new());
         let crashed = |jobs: Vec<JobRecord>| jobs.into_iter().filter(|job| job.crashes > 0);
         for state in [JobState::Dead, JobState::Retry, JobState::Parked] {
-            for queue in most(queues, state) {
+            for queue in queues_with_most(queues, state) {
                 groups.extend(read_sample(inspector, queue, state).await);
             }
         }
         let mut holds = BTreeMap::new();
-        for queue in most(queues, JobState::Active) {
+        for queue in queues_with_most(queues, JobState::Active) {
             let active = sample(inspector, queue, JobState::Active).await;
             for running in active.iter().filter_map(|job| job.running.as_ref()) {
                 let (jobs, since) = holds.entry(running.worker).or_insert((0, running.since));
@@ -211,19 +211,19 @@ impl Details {
             }
             suspects.extend(crashed(active));
         }
-        for queue in most(queues, JobState::Retry) {
+        for queue in queues_with_most(queues, JobState::Retry) {
             suspects.extend(crashed(sample(inspector, queue, JobState::Retry).await));
         }
-        for queue in most(queues, JobState::Ready) {
+        for queue in queues_with_most(queues, JobState::Ready) {
             // Suspects are the first jobs of a list.
             let first = inspector.list(&queue.name, JobState::Ready, 0, SAMPLE).await.map(|page| page.jobs);
             suspects.extend(crashed(first.unwrap_or_default()));
         }
         let waiting = waiting(inspector, queues).await;
-        let firsts = firsts(inspector, queues).await;
+        let firsts = first_waiting_jobs(inspector, queues).await;
         let mut schedules = Vec::new();
         // The dead jobs of a failing schedule are in its queue.
-        for queue in most(queues, JobState::Dead) {
+        for queue in queues_with_most(queues, JobState::Dead) {
             let found = client.schedules().page(&queue.name, 0, SCHEDULES).await.map(|(found, _)| found).unwrap_or_default();
             schedules.extend(found.into_iter().filter(|schedule| schedule.dead_in_a_row > 0));
         }
@@ -253,7 +253,7 @@ fn of_several_releases(workers: &[WorkerRecord]) -> Vec<String> {
 }
 
 /// The first ready job of each queue whose jobs wait long, with the reasons.
-async fn firsts(inspector: &Inspector, queues: &[Queue]) -> Vec<JobRecord> {
+async fn first_waiting_jobs(inspector: &Inspector, queues: &[Queue]) -> Vec<JobRecord> {
     let mut firsts = Vec::new();
     for queue in queues.iter().filter(|queue| queue.stats.oldest.is_some_and(|age| age >= LONG)).take(GROUPS_OF) {
         let mut first = inspector.list(&queue.name, JobState::Ready, 0, 1).await.map(|page| page.jobs).unwrap_or_default();
@@ -267,8 +267,8 @@ async fn firsts(inspector: &Inspector, queues: &[Queue]) -> Vec<JobRecord> {
 /// The number of waiting jobs by reason. The groups of the queues with the most ready or parked
 /// jobs are examined. In other queues with a worker, all jobs count as waiting for a slot.
 async fn waiting(inspector: &Inspector, queues: &[Queue]) -> BTreeMap<String, BTreeMap<&'static str, u64>> {
-    let mut looked: Vec<&Queue> = most(queues, JobState::Ready).into_iter().take(GROUPS_OF).collect();
-    for queue in most(queues, JobState::Parked).into_iter().take(GROUPS_OF) {
+    let mut looked: Vec<&Queue> = queues_with_most(queues, JobState::Ready).into_iter().take(GROUPS_OF).collect();
+    for queue in queues_with_most(queues, JobState::Parked).into_iter().take(GROUPS_OF) {
         if !looked.iter().any(|known| known.name == queue.name) {
             looked.push(queue);
         }
@@ -290,7 +290,7 @@ pub(crate) async fn together<T: Send>(calls: Vec<BoxFuture<'_, T>>) -> Vec<T> {
 }
 
 /// The queues with the most jobs in a state.
-fn most(queues: &[Queue], state: JobState) -> Vec<&Queue> {
+fn queues_with_most(queues: &[Queue], state: JobState) -> Vec<&Queue> {
     let mut found: Vec<&Queue> = queues.iter().filter(|queue| queue.stats.count(state) > 0).collect();
     found.sort_by_key(|queue| std::cmp::Reverse(queue.stats.count(state)));
     found.truncate(EXAMINED);

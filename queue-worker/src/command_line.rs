@@ -2,7 +2,7 @@
 
 use std::{error::Error, future::poll_fn, net::SocketAddr, pin::pin, process::ExitCode, task::Poll, time::Duration};
 
-use queue_cli::__worker::{self as cli, AllEvents, Exit, Failure, Log, at_signals, duration};
+use queue_cli::__worker::{self as cli, AllEvents, Exit, Failure, Log, duration, exit_at_signal};
 use queue_core::{
     __private::{error_text, exit_soon},
     Client, LogLevel,
@@ -30,9 +30,9 @@ use crate::{
 ///
 /// # Commands
 ///
-/// Without a command it is `work`, which runs jobs until SIGTERM, SIGINT (Ctrl-C), SIGHUP or SIGQUIT,
-/// and waits for an unreachable broker. `--help` lists the other commands, which enqueue, inspect
-/// and change jobs; `docs/command-line.md` in the repository describes them.
+/// Without a command it is `work`, which runs jobs until SIGTERM, SIGINT (Ctrl-C), SIGHUP or
+/// SIGQUIT, and waits for an unreachable broker. `--help` lists the other commands, which enqueue,
+/// inspect and change jobs; `docs/command-line.md` in the repository describes them.
 ///
 /// Only `work`, `enqueue` and `schedules add` create a SQLite database that does not exist.
 ///
@@ -74,7 +74,7 @@ where
 struct WorkArgs {
     /// Serve this queue, with this weight, instead of the queues of the program; repeat the option
     /// for several queues
-    #[arg(long, value_name = "QUEUE[=WEIGHT]", value_parser = weighted)]
+    #[arg(long, value_name = "QUEUE[=WEIGHT]", value_parser = parse_weighted_queue)]
     queue: Vec<(String, u32)>,
     /// Most jobs that run at once
     #[arg(long, value_name = "JOBS")]
@@ -88,7 +88,7 @@ struct WorkArgs {
     health: Option<SocketAddr>,
     /// Copy lines that handlers log with `tracing`, at this level and above, into the logs of their
     /// jobs
-    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    #[arg(long, value_name = "LEVEL", value_parser = parse_level)]
     job_log: Option<LogLevel>,
 }
 
@@ -146,25 +146,25 @@ where
 {
     // Until the worker listens, a signal ends the program. This includes the waits for its broker
     // (see `Worker::run`) and for its setup.
-    let starting = at_signals()?;
+    let starting = exit_at_signal()?;
     let client = match url {
-        Some(url) => opened(&url).await?,
-        None => opened(&Client::url_from_env()?).await?,
+        Some(url) => open_patiently(&url).await?,
+        None => open_patiently(&Client::url_from_env()?).await?,
     };
     let location = client.info().location;
     let worker = setup(Worker::new(client))
         .await
         .map_err(|error| Failure::new(Exit::Setup, format!("the setup of this worker failed: {}", error_text(error.as_ref()))))?;
-    let worker = configured(worker, args);
-    worker.check().map_err(failure)?;
+    let worker = with_arguments(worker, args);
+    worker.check().map_err(failure_of)?;
     let tasks: Vec<&str> = worker.tasks().tasks().map(|task| task.name).collect();
     tracing::info!(broker = location, queues = worker.queue_names().join(","), tasks = tasks.join(","), "starting; Ctrl-C stops");
     let mut running = pin!(worker.run_until_signal());
     let begun = poll_fn(|context| Poll::Ready(running.as_mut().poll(context))).await;
     drop(starting);
     let stopped = match begun {
-        Poll::Ready(stopped) => stopped.map_err(failure)?,
-        Poll::Pending => running.await.map_err(failure)?,
+        Poll::Ready(stopped) => stopped.map_err(failure_of)?,
+        Poll::Pending => running.await.map_err(failure_of)?,
     };
     tracing::info!(finished = stopped.finished, "stopped");
     if stopped.is_clean() {
@@ -181,7 +181,7 @@ where
 
 /// A database file cannot be opened while its disk is full or another process holds its lock. This
 /// waits, as the worker waits for a server.
-async fn opened(url: &str) -> queue_core::Result<Client> {
+async fn open_patiently(url: &str) -> queue_core::Result<Client> {
     let (mut patience, begun) = (Patience::new(LONGEST_PAUSE), now());
     loop {
         match Client::open(url).await {
@@ -205,7 +205,7 @@ async fn opened(url: &str) -> queue_core::Result<Client> {
 }
 
 /// The command line overrides the settings of the program.
-fn configured(mut worker: Worker, args: WorkArgs) -> Worker {
+fn with_arguments(mut worker: Worker, args: WorkArgs) -> Worker {
     if !args.queue.is_empty() {
         worker = worker.only_queues(args.queue.into_iter().map(|(queue, weight)| QueueConfig::new(queue).weight(weight)).collect());
     }
@@ -221,7 +221,7 @@ fn configured(mut worker: Worker, args: WorkArgs) -> Worker {
     worker.exit_if_stuck(Exit::GivenBack as i32)
 }
 
-fn failure(error: WorkerError) -> Failure {
+fn failure_of(error: WorkerError) -> Failure {
     match error {
         WorkerError::Queue(error) => error.into(),
         error @ WorkerError::Setup(_) => Failure::new(Exit::Setup, error.to_string()),
@@ -229,11 +229,11 @@ fn failure(error: WorkerError) -> Failure {
     }
 }
 
-fn level(name: &str) -> Result<LogLevel, String> {
+fn parse_level(name: &str) -> Result<LogLevel, String> {
     name.parse().map_err(|_| format!("use one of {}", LogLevel::ALL.map(LogLevel::name).join(", ")))
 }
 
-fn weighted(text: &str) -> Result<(String, u32), String> {
+fn parse_weighted_queue(text: &str) -> Result<(String, u32), String> {
     match text.split_once('=') {
         None => Ok((text.to_owned(), 1)),
         Some((queue, weight)) => match weight.parse() {
@@ -254,8 +254,8 @@ mod tests {
 
     #[test]
     fn a_queue_may_have_a_weight() {
-        assert_eq!(weighted("mail"), Ok(("mail".to_owned(), 1)));
-        assert_eq!(weighted("mail=3"), Ok(("mail".to_owned(), 3)));
-        assert!(weighted("mail=x").unwrap_err().contains("`x`"));
+        assert_eq!(parse_weighted_queue("mail"), Ok(("mail".to_owned(), 1)));
+        assert_eq!(parse_weighted_queue("mail=3"), Ok(("mail".to_owned(), 3)));
+        assert!(parse_weighted_queue("mail=x").unwrap_err().contains("`x`"));
     }
 }

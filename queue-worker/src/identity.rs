@@ -98,7 +98,7 @@ fn digest_of(mut file: impl Read) -> io::Result<u64> {
     let (mut digest, mut length) = (0u64, 0u64);
     let mut mix = |word: u64| digest = (digest.rotate_left(5) ^ word).wrapping_mul(SPREAD);
     loop {
-        let read = fill(&mut file, &mut buffer)?;
+        let read = read_full(&mut file, &mut buffer)?;
         // The length distinguishes files that differ only in zeros at the end.
         let words = buffer[..read].chunks(8);
         words.for_each(|word| {
@@ -115,7 +115,7 @@ fn digest_of(mut file: impl Read) -> io::Result<u64> {
 }
 
 /// Reads until the buffer is full, or the file ends.
-fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+fn read_full(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match file.read(&mut buffer[filled..]) {

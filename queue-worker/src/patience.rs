@@ -33,14 +33,14 @@ impl Patience {
     }
 
     pub(crate) async fn pause(&self) {
-        sleep_about(FIRST_PAUSE.saturating_mul(1 << self.tries.saturating_sub(1).min(16)).min(self.longest)).await;
+        sleep_with_jitter(FIRST_PAUSE.saturating_mul(1 << self.tries.saturating_sub(1).min(16)).min(self.longest)).await;
     }
 
     pub(crate) async fn longest_pause(&self) {
-        sleep_about(LONGEST_PAUSE).await;
+        sleep_with_jitter(LONGEST_PAUSE).await;
     }
 }
 
-async fn sleep_about(pause: Duration) {
+async fn sleep_with_jitter(pause: Duration) {
     tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
 }

@@ -16,7 +16,7 @@ pub(crate) enum Stage {
     /// The worker claims no jobs. Running jobs may end within the grace time.
     Draining,
     /// The grace time has ended or was skipped: running jobs are returned.
-    Hurrying,
+    Cancelling,
 }
 
 /// Stops workers from any thread. Clones share one state, and one `Shutdown` can stop several
@@ -29,10 +29,11 @@ pub(crate) enum Stage {
 /// # #[task] async fn greet() {}
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let shutdown = Shutdown::new();
-/// let worker = tokio::spawn(Worker::new(Client::connect("sqlite://:memory:").await?).run_with(shutdown.clone()));
+/// let worker =
+/// tokio::spawn(Worker::new(Client::connect("sqlite://:memory:").await?).run_with(shutdown.clone()));
 ///
 /// shutdown.drain();       // no new jobs; running ones may end within the grace time
-/// shutdown.hurry();       // now: what still runs is given back
+/// shutdown.cancel_handlers();       // now: what still runs is given back
 /// worker.await??;
 /// # Ok(()) }
 /// # tokio::runtime::Runtime::new().unwrap().block_on(example()).unwrap();
@@ -55,24 +56,24 @@ impl Shutdown {
 
     /// The first stage: no job is started, and running jobs may end within the grace time.
     pub fn drain(&self) {
-        self.switch().advance(Stage::Draining);
+        self.lock().advance(Stage::Draining);
     }
 
     /// The second stage: handlers are cancelled, and jobs that do not end soon are returned
     /// uncharged.
-    pub fn hurry(&self) {
-        self.switch().advance(Stage::Hurrying);
+    pub fn cancel_handlers(&self) {
+        self.lock().advance(Stage::Cancelling);
     }
 
     /// Stops `worker` as well. If the switch was used before, this takes effect at once.
     pub(crate) fn attach(&self, worker: watch::Sender<Stage>) {
-        let mut switch = self.switch();
+        let mut switch = self.lock();
         switch.workers.push(worker);
         let stage = switch.stage;
         switch.advance(stage);
     }
 
-    fn switch(&self) -> MutexGuard<'_, Switch> {
+    fn lock(&self) -> MutexGuard<'_, Switch> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -132,14 +133,14 @@ impl Control {
         advance(&self.0, Stage::Draining);
     }
 
-    pub(crate) fn hurry(&self) {
-        advance(&self.0, Stage::Hurrying);
+    pub(crate) fn cancel_handlers(&self) {
+        advance(&self.0, Stage::Cancelling);
     }
 }
 
 impl Drop for Control {
     fn drop(&mut self) {
-        self.hurry();
+        self.cancel_handlers();
     }
 }
 
@@ -157,13 +158,13 @@ const EXIT: Duration = Duration::from_secs(3);
 
 /// Stops a worker at the first signal, and requests the second stage at the second signal. With an
 /// exit code, the process ends in time even if the thread of the broker is blocked.
-pub(crate) async fn stop_at(mut signals: Signals, shutdown: Shutdown, grace: Duration, exit: Option<i32>) {
+pub(crate) async fn stop_at_signal(mut signals: Signals, shutdown: Shutdown, grace: Duration, exit: Option<i32>) {
     let Signal { name, .. } = signals.next().await;
     shutdown.drain();
     let _late = exit.map(|code| exit_after(grace + EXIT, code));
     tracing::info!("{name}: no new jobs; running jobs may finish within the grace time (repeat the signal to skip the wait)");
     let Signal { name, .. } = signals.next().await;
-    shutdown.hurry();
+    shutdown.cancel_handlers();
     let _later = exit.map(|code| exit_after(EXIT, code));
     tracing::warn!("{name} again: returning the running jobs");
     std::future::pending::<()>().await;

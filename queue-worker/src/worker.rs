@@ -394,7 +394,7 @@ impl Worker {
     pub async fn run_until_signal(self) -> Result<Stopped, WorkerError> {
         let (shutdown, grace, exit) = (Shutdown::new(), self.settings.grace, self.settings.exit);
         let stopped = shutdown.clone();
-        let listening = listen(move |signals| shutdown::stop_at(signals, stopped, grace, exit));
+        let listening = listen(move |signals| shutdown::stop_at_signal(signals, stopped, grace, exit));
         let _listening = listening.map_err(|error| WorkerError::Died(format!("cannot listen for signals: {error}")))?;
         self.run_with(shutdown).await
     }

@@ -103,22 +103,22 @@ async fn the_page_lists_the_metrics_of_a_worker() {
         ];
         // The schedule continues until the other metrics are exposed. It skips a tick if the
         // machine is suspended.
-        let figure = |told: &str, name: &str| -> Option<u64> {
+        let figure = |reported: &str, name: &str| -> Option<u64> {
             let sample = format!(r#"{name}{{queue="ticking"}} "#);
-            told.lines().find_map(|line| line.strip_prefix(&sample)?.parse().ok())
+            reported.lines().find_map(|line| line.strip_prefix(&sample)?.parse().ok())
         };
-        let ticks = |told: &str| figure(told, "queue_schedule_ticks_total").filter(|ticks| *ticks > 0);
+        let ticks = |reported: &str| figure(reported, "queue_schedule_ticks_total").filter(|ticks| *ticks > 0);
         until("all of it to be told", || async {
-            let told = ask(address, "GET /metrics").await;
-            wanted.iter().all(|line| told.contains(line))
-                && ticks(&told).is_some()
-                && figure(&told, "queue_schedule_lateness_seconds_count") == ticks(&told)
-                && figure(&told, "queue_schedule_skipped_total").is_some()
+            let reported = ask(address, "GET /metrics").await;
+            wanted.iter().all(|line| reported.contains(line))
+                && ticks(&reported).is_some()
+                && figure(&reported, "queue_schedule_lateness_seconds_count") == ticks(&reported)
+                && figure(&reported, "queue_schedule_skipped_total").is_some()
         })
         .await;
-        let told = ask(address, "GET /metrics").await;
-        assert!(told.starts_with("HTTP/1.1 200 OK\r\ncontent-type: text/plain"), "{told}");
-        assert_eq!(exposed(&told), page());
+        let reported = ask(address, "GET /metrics").await;
+        assert!(reported.starts_with("HTTP/1.1 200 OK\r\ncontent-type: text/plain"), "{reported}");
+        assert_eq!(exposed(&reported), page());
     })
     .await;
 }

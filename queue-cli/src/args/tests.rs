@@ -25,7 +25,7 @@ fn a_duration_without_a_unit_is_refused_with_advice() {
 fn a_noun_without_a_verb_lists() {
     let given = |words: &str| {
         let words = words.split(' ').map(OsString::from).collect();
-        let words: Vec<String> = with_list(&operator_command(), words).into_iter().map(|word| word.into_string().unwrap()).collect();
+        let words: Vec<String> = add_default_verb(&operator_command(), words).into_iter().map(|word| word.into_string().unwrap()).collect();
         words.join(" ")
     };
     assert_eq!(given("queue limits"), "queue limits list");

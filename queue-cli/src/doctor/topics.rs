@@ -9,27 +9,27 @@ use queue_core::{
 };
 
 use super::{Problem, REPORTED_FROM};
-use crate::output::coarse;
+use crate::output::rounded_duration;
 
-pub(crate) async fn advise(inspector: &Inspector, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
+pub(crate) async fn add_advice(inspector: &Inspector, problems: &mut Vec<Problem>) -> queue_core::Result<()> {
     for topic in inspector.topics().await? {
         problems.extend(closed(&topic));
         problems.extend(overdue(&topic));
-        problems.extend(topic.subscriptions.iter().filter_map(stopped));
-        problems.extend(topic.subscriptions.iter().filter_map(|of| late(&topic, of)));
-        problems.extend(topic.subscriptions.iter().filter_map(|of| lost(&topic, of)));
+        problems.extend(topic.subscriptions.iter().filter_map(stopped_subscription));
+        problems.extend(topic.subscriptions.iter().filter_map(|of| late_subscription(&topic, of)));
+        problems.extend(topic.subscriptions.iter().filter_map(|of| lost_events(&topic, of)));
     }
     Ok(())
 }
 
 /// Unread events expire soon: half of the time is over for which the topic keeps them for the
 /// subscription.
-fn late(topic: &TopicInfo, of: &SubscriptionInfo) -> Option<Problem> {
+fn late_subscription(topic: &TopicInfo, of: &SubscriptionInfo) -> Option<Problem> {
     let waits = topic.retention.lag();
     let problem = format!(
         "its oldest unread event is {} old, and the topic keeps unread events for {}; older ones may be lost",
-        coarse(of.lag),
-        coarse(waits)
+        rounded_duration(of.lag),
+        rounded_duration(waits)
     );
     let advice = format!("start more workers, or keep unread events longer with `topics set {} --lag`", topic.name);
     (of.lag > waits / 2).then(|| Problem::advice(Some(&of.queue), problem, advice))
@@ -60,18 +60,18 @@ fn closed(topic: &TopicInfo) -> Option<Problem> {
     topic.is_closed.then(|| Problem::of_broker(problem, advice))
 }
 
-fn stopped(of: &SubscriptionInfo) -> Option<Problem> {
+fn stopped_subscription(of: &SubscriptionInfo) -> Option<Problem> {
     let queue = Some(of.queue.as_str());
     if of.rewinding {
         let advice = "if the program that ran it has crashed, run `topics rewind` again: until then the subscription reads nothing";
         return Some(Problem::advice(queue, "a rewind of it is under way", advice));
     }
     let is_alone = of.workers == 0 && of.lag >= REPORTED_FROM;
-    let problem = format!("no live worker serves it, and its oldest unread event is {} old", coarse(of.lag));
+    let problem = format!("no live worker serves it, and its oldest unread event is {} old", rounded_duration(of.lag));
     is_alone.then(|| Problem::advice(queue, problem, "start a worker, or remove the subscription with `topics unsubscribe`"))
 }
 
-fn lost(topic: &TopicInfo, of: &SubscriptionInfo) -> Option<Problem> {
+fn lost_events(topic: &TopicInfo, of: &SubscriptionInfo) -> Option<Problem> {
     let problem = format!("{} events were removed or damaged before it read them, since it was created", of.lost);
     let advice = format!("if it was too slow, start more workers, or keep unread events longer with `topics set {} --lag`", topic.name);
     (of.lost > 0).then(|| Problem::advice(Some(&of.queue), problem, advice))

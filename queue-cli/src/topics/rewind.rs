@@ -25,7 +25,7 @@ pub(crate) struct RewindArgs {
     #[arg(value_name = "SUBSCRIPTION@TOPIC")]
     subscription: Named,
     /// The new position: `start`, `now`, a time, or a position that `topics read` has printed
-    #[arg(long, value_name = "WHERE", value_parser = target)]
+    #[arg(long, value_name = "WHERE", value_parser = parse_target)]
     to: RewindTarget,
     /// Rewind it without a question
     #[arg(long)]
@@ -38,7 +38,7 @@ pub(crate) struct RewindArgs {
     format: Format,
 }
 
-fn target(text: &str) -> Result<RewindTarget, String> {
+fn parse_target(text: &str) -> Result<RewindTarget, String> {
     let is_position = text.split('-').count() <= 2 && text.split('-').all(|part| part.parse::<u64>().is_ok());
     if is_position {
         return Ok(RewindTarget::Event(text.to_owned()));
@@ -79,7 +79,7 @@ pub(super) async fn rewind(client: &Client, args: RewindArgs) -> Result<(), Fail
         }
         if args.dry_run {
             print(&preview)?;
-            return note_if_short(is_short);
+            return warn_if_short(is_short);
         }
         person::confirm(false, &format!("{preview}{}", if is_short { SHORT } else { "" }))?;
     }
@@ -93,7 +93,7 @@ pub(super) async fn rewind(client: &Client, args: RewindArgs) -> Result<(), Fail
         return Ok(print_json(&answer(again, cancelled, is_short))?);
     }
     print(&format!("{queue} reads {} again; {} cancelled", events(again), jobs(cancelled)))?;
-    note_if_short(is_short)
+    warn_if_short(is_short)
 }
 
 async fn run(rewinding: &mut Rewinding, format: &Format) -> queue_core::Result<()> {
@@ -109,7 +109,7 @@ async fn run(rewinding: &mut Rewinding, format: &Format) -> queue_core::Result<(
 
 const SHORT: &str = "; the events at this position are no longer kept, so it starts at the oldest event";
 
-fn note_if_short(is_short: bool) -> Result<(), Failure> {
+fn warn_if_short(is_short: bool) -> Result<(), Failure> {
     if is_short {
         note(SHORT.trim_start_matches("; "));
     }
@@ -132,11 +132,11 @@ mod tests {
 
     #[test]
     fn a_rewind_target_is_a_word_a_time_or_a_position() {
-        assert_eq!(target("start"), Ok(Begin::Start.into()));
-        assert_eq!(target("2026-01-31T12:00:00Z"), Ok(Begin::AtMs(1_769_860_800_000).into()));
+        assert_eq!(parse_target("start"), Ok(Begin::Start.into()));
+        assert_eq!(parse_target("2026-01-31T12:00:00Z"), Ok(Begin::AtMs(1_769_860_800_000).into()));
         for position in ["17", "1700000000000-0", "1700000000000-18446744073709551615"] {
-            assert_eq!(target(position), Ok(RewindTarget::Event(position.to_owned())));
+            assert_eq!(parse_target(position), Ok(RewindTarget::Event(position.to_owned())));
         }
-        assert!(target("yesterday").is_err() && target("17-").is_err());
+        assert!(parse_target("yesterday").is_err() && parse_target("17-").is_err());
     }
 }

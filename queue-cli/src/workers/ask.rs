@@ -15,7 +15,7 @@ use queue_core::{
 
 use serde_json::{Value, json};
 
-use super::{alive, known, missing, named};
+use super::{find_worker, live_workers, missing, queue_names};
 use crate::{
     args::{Format, duration},
     exit::{Exit, Failure, note},
@@ -79,8 +79,8 @@ impl Report {
 
 pub(super) async fn ask(client: &Client, args: &AskArgs, mode: WorkerMode) -> Result<(), Failure> {
     let inspector = client.inspector();
-    let chosen = chosen(client, args, mode).await?;
-    let by = person();
+    let chosen = selected_workers(client, args, mode).await?;
+    let by = requester();
     // No request is sent if one of the workers cannot receive it.
     if let Some(worker) = chosen.iter().find(|worker| worker.reports_to.is_none()) {
         let text = format!(
@@ -106,16 +106,16 @@ pub(super) async fn ask(client: &Client, args: &AskArgs, mode: WorkerMode) -> Re
 
 /// The workers that the options select. If they are not named one by one, the operator confirms the
 /// list first.
-async fn chosen(client: &Client, args: &AskArgs, mode: WorkerMode) -> Result<Vec<WorkerRecord>, Failure> {
+async fn selected_workers(client: &Client, args: &AskArgs, mode: WorkerMode) -> Result<Vec<WorkerRecord>, Failure> {
     let workers = client.inspector().workers().await?;
     if !args.workers.is_empty() {
-        return args.workers.iter().map(|id| known(&workers, *id)).collect();
+        return args.workers.iter().map(|id| find_worker(&workers, *id)).collect();
     }
     let is_chosen = |worker: &&WorkerRecord| {
         args.queue.as_ref().is_none_or(|queue| worker.queues.contains(queue))
             && args.release.as_ref().is_none_or(|release| worker.release == *release)
     };
-    let chosen: Vec<WorkerRecord> = alive(&workers).filter(is_chosen).cloned().collect();
+    let chosen: Vec<WorkerRecord> = live_workers(&workers).filter(is_chosen).cloned().collect();
     if chosen.is_empty() {
         return Err(Failure::new(Exit::NotFound, format!("no such worker is alive: {}", missing(&workers))));
     }
@@ -129,7 +129,7 @@ async fn chosen(client: &Client, args: &AskArgs, mode: WorkerMode) -> Result<Vec
 }
 
 fn line(worker: &WorkerRecord) -> String {
-    format!("{} {} {} ({})", worker.id, worker.host, short(&worker.release, 40), named(&worker.queues))
+    format!("{} {} {} ({})", worker.id, worker.host, short(&worker.release, 40), queue_names(&worker.queues))
 }
 
 /// Waits until each worker has confirmed the request, or has ended.
@@ -191,7 +191,7 @@ async fn wait(
 }
 
 /// The author of the request, for the log of the worker.
-fn person() -> String {
+fn requester() -> String {
     let name = person::name();
     format!("{} with the command line", if name.is_empty() { "an unknown user" } else { &name })
 }

@@ -103,8 +103,8 @@ fn an_older_schema_is_refused_and_left_alone() {
         )
         .unwrap();
     let error = refusal(&path).to_string();
-    let told = format!("the database {} has schema 3, of a version before the first release", path.display());
-    assert!(error.starts_with(&told) && error.contains("move the file away, or name another one"), "{error}");
+    let reported = format!("the database {} has schema 3, of a version before the first release", path.display());
+    assert!(error.starts_with(&reported) && error.contains("move the file away, or name another one"), "{error}");
     let tables: u32 = Connection::open(&path)
         .unwrap()
         .query_row("SELECT count(*) FROM sqlite_schema WHERE type = 'table'", [], |row| row.get(0))

@@ -15,12 +15,12 @@ use queue_core::{
 use super::{
     act_all,
     confirm::{Confirm, capitalized},
-    pauses::pausing,
+    pauses::pause_of_form,
 };
 use crate::{
     guard::Viewer,
     params::{Params, query},
-    paths::job_path_anew,
+    paths::normalized_job_path,
     problem::Problem,
     shared::Shared,
 };
@@ -52,7 +52,7 @@ pub(crate) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
     let back = form.get("back").unwrap_or_default();
     if let Some(warning) = warning(change).filter(|_| !jobs.is_empty() && form.get("sure") != Some("yes")) {
         let (these, back_to) =
-            (if jobs.len() == 1 { "this job".to_owned() } else { format!("these {} jobs", jobs.len()) }, target(back, ""));
+            (if jobs.len() == 1 { "this job".to_owned() } else { format!("these {} jobs", jobs.len()) }, redirect_target(back, ""));
         let verb = capitalized(change.name());
         let fields = jobs.iter().map(|job| ("job", job.to_string())).chain([("back", back.to_owned())]);
         let confirm = Confirm {
@@ -81,7 +81,7 @@ pub(crate) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
             Ok(changed) => changed,
             Err(error) => {
                 // It is unknown whether this was carried out, so it is also logged.
-                audit(viewer, change.name(), queue, &ids, None);
+                write_audit_line(viewer, change.name(), queue, &ids, None);
                 shared.expire_snapshot().await;
                 let mut problem = Problem::from(error);
                 problem.text = format!("{}. {n} of {} jobs were changed before.", problem.text.trim_end_matches('.'), jobs.len());
@@ -90,7 +90,7 @@ pub(crate) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
         };
         let done: Vec<JobId> = ids.iter().zip(changed).filter(|(_, changed)| changed.done()).map(|(id, _)| id.clone()).collect();
         n += done.len();
-        audit(viewer, change.name(), queue, if done.is_empty() { &ids } else { &done }, Some(done.len()));
+        write_audit_line(viewer, change.name(), queue, if done.is_empty() { &ids } else { &done }, Some(done.len()));
     }
     shared.expire_snapshot().await;
     let notice = query(&[("did", change.name()), ("n", &n.to_string()), ("of", &jobs.len().to_string())]);
@@ -114,11 +114,11 @@ pub(crate) async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, 
         (_, false) => ("resume", "resume"),
     };
     if paused {
-        shared.inspector.pause_as(&queue, of, pausing(viewer, form)?).await?
+        shared.inspector.pause_as(&queue, of, pause_of_form(viewer, form)?).await?
     } else {
         shared.inspector.resume_of(&queue, of).await?
     }
-    let (who, role) = person(viewer);
+    let (who, role) = user_and_role(viewer);
     tracing::info!(target: "queue_dashboard::audit", ?who, role, action = verb, queue, ?task, "changed by an operator");
     shared.expire_snapshot().await;
     Ok(redirect(viewer, form.get("back").unwrap_or("queues"), &query(&[("did", did)])))
@@ -126,20 +126,20 @@ pub(crate) async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, 
 
 /// Writes a line of the audit log. The names of queues and jobs have no line breaks, so a form
 /// cannot forge lines.
-fn audit(viewer: &Viewer, verb: &'static str, queue: &str, jobs: &[JobId], changed: Option<usize>) {
-    let (who, role) = person(viewer);
+fn write_audit_line(viewer: &Viewer, verb: &'static str, queue: &str, jobs: &[JobId], changed: Option<usize>) {
+    let (who, role) = user_and_role(viewer);
     let jobs = jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     tracing::info!(target: "queue_dashboard::audit", ?who, role, action = verb, queue, jobs, changed, "changed by an operator");
 }
 
 /// Name and role, for the audit log.
-pub(super) fn person(viewer: &Viewer) -> (&str, &str) {
+pub(super) fn user_and_role(viewer: &Viewer) -> (&str, &str) {
     viewer.person.as_ref().map_or(("-", "-"), |person| (person.name(), person.role().name()))
 }
 
 /// Redirects back to a page of the dashboard, which shows the result.
 pub(super) fn redirect(viewer: &Viewer, back: &str, notice: &str) -> Response {
-    let location = format!("{}/{}", viewer.base, target(back, notice));
+    let location = format!("{}/{}", viewer.base, redirect_target(back, notice));
     (StatusCode::SEE_OTHER, [(LOCATION, location)]).into_response()
 }
 
@@ -150,7 +150,7 @@ pub(super) fn redirect_here(viewer: &Viewer, page: &str, notice: &str) -> Respon
 }
 
 /// Rebuilds the address from its validated parts, so it is always a page of the dashboard.
-pub(crate) fn target(back: &str, notice: &str) -> String {
+pub(crate) fn redirect_target(back: &str, notice: &str) -> String {
     let (path, rest) = back.split_once('?').unwrap_or((back, ""));
     let is_name = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) && !part.starts_with('.')
@@ -159,7 +159,7 @@ pub(crate) fn target(back: &str, notice: &str) -> String {
     let path = match parts.as_slice() {
         ["jobs"] | ["queues"] | ["schedules"] | ["failures"] => path.to_owned(),
         ["schedules", queue, id] if is_name(queue) && is_name(id) => path.to_owned(),
-        ["jobs", queue, id] => job_path_anew(queue, id).unwrap_or_else(|| "jobs".to_owned()),
+        ["jobs", queue, id] => normalized_job_path(queue, id).unwrap_or_else(|| "jobs".to_owned()),
         _ => "jobs".to_owned(),
     };
     let params = Params::parse(rest.as_bytes());
@@ -177,14 +177,14 @@ mod tests {
 
     #[test]
     fn a_change_leads_back_to_a_page_of_ours_whatever_was_sent() {
-        assert_eq!(target("jobs?state=dead&queue=mail&x=1", "n=1"), "jobs?state=dead&queue=mail&n=1");
-        assert_eq!(target("jobs/mail/a-1", "n=1"), "jobs/mail/a-1?n=1");
-        assert_eq!(target("jobs/mail/a%2541", "n=1"), "jobs/mail/a%2541?n=1");
-        assert_eq!(target("jobs/mail/~..", "n=1"), "jobs/mail/~..?n=1");
-        assert_eq!(target("jobs/%2e%2e/%2e%2e", "n=1"), "jobs?n=1", "no queue has such a name");
-        assert_eq!(target("failures?queue=mail&from=50", "n=1"), "failures?queue=mail&from=50&n=1");
-        assert_eq!(target("schedules/mail/nightly", "n=1"), "schedules/mail/nightly?n=1");
-        assert_eq!(target("schedules?queue=mail&at=mail&offset=50", "n=1"), "schedules?queue=mail&at=mail&offset=50&n=1");
+        assert_eq!(redirect_target("jobs?state=dead&queue=mail&x=1", "n=1"), "jobs?state=dead&queue=mail&n=1");
+        assert_eq!(redirect_target("jobs/mail/a-1", "n=1"), "jobs/mail/a-1?n=1");
+        assert_eq!(redirect_target("jobs/mail/a%2541", "n=1"), "jobs/mail/a%2541?n=1");
+        assert_eq!(redirect_target("jobs/mail/~..", "n=1"), "jobs/mail/~..?n=1");
+        assert_eq!(redirect_target("jobs/%2e%2e/%2e%2e", "n=1"), "jobs?n=1", "no queue has such a name");
+        assert_eq!(redirect_target("failures?queue=mail&from=50", "n=1"), "failures?queue=mail&from=50&n=1");
+        assert_eq!(redirect_target("schedules/mail/nightly", "n=1"), "schedules/mail/nightly?n=1");
+        assert_eq!(redirect_target("schedules?queue=mail&at=mail&offset=50", "n=1"), "schedules?queue=mail&at=mail&offset=50&n=1");
         for back in [
             "//evil.example",
             "https://evil.example",
@@ -197,8 +197,8 @@ mod tests {
             "jobs//evil",
             "a\r\nb: c",
         ] {
-            assert_eq!(target(back, "n=1"), "jobs?n=1", "{back}");
+            assert_eq!(redirect_target(back, "n=1"), "jobs?n=1", "{back}");
         }
-        assert_eq!(target("jobs?text=%0d%0aset-cookie:x", "n=1"), "jobs?text=set-cookie%3Ax&n=1");
+        assert_eq!(redirect_target("jobs?text=%0d%0aset-cookie:x", "n=1"), "jobs?text=set-cookie%3Ax&n=1");
     }
 }

@@ -10,7 +10,7 @@ use queue_core::{
 };
 
 use super::{
-    act::{Answer, person, redirect, redirect_here, target},
+    act::{Answer, redirect, redirect_here, redirect_target, user_and_role},
     confirm::{Confirm, capitalized},
     operations::of_queue,
 };
@@ -54,7 +54,7 @@ pub(super) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
     let there = shared.inspector.stats(&queue).await?.count(state);
     let back = form.get("back").unwrap_or_default();
     if there > 0 && form.get("sure") != Some("yes") {
-        let (back_to, jobs) = (target(back, ""), number(there));
+        let (back_to, jobs) = (redirect_target(back, ""), number(there));
         let (verb, state) = (capitalized(change.name()), state.name());
         let quote = match failure {
             Some(print) => text_of(shared, &queue, print).await?,
@@ -88,7 +88,7 @@ pub(super) async fn change(shared: &Shared, viewer: &Viewer, form: &Params, chan
         Some(print) => format!("state={state} failure={print}").parse()?,
         None => format!("state={state}").parse()?,
     };
-    let (who, role) = person(viewer);
+    let (who, role) = user_and_role(viewer);
     let new = NewOperation::new(change.into(), filter).by(if who == "-" { "" } else { who });
     let started = inspector.start_operation(&queue, &new).await?;
     let mut run = inspector.run_operation(&started);

@@ -12,12 +12,12 @@ use queue_core::{
 use tokio::time::timeout;
 
 use super::{
-    act::{Answer, person, redirect_here},
+    act::{Answer, redirect_here, user_and_role},
     act_all::{PAUSE, TRIES},
     confirm::Confirm,
-    group::named,
+    group::group_of_request,
     groups::{back_to_list, encoded, jobs, of_group},
-    pauses::pausing,
+    pauses::pause_of_form,
 };
 use crate::{
     format::{number, short},
@@ -31,13 +31,14 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: bool) -> Answer {
-    let (queue, group) = named(shared, form).await?;
+    let (queue, group) = group_of_request(shared, form).await?;
     let inspector = &shared.inspector;
     let (action, did) = if paused { ("pause", "paused") } else { ("resume", "resumed") };
     let of = PauseOf::Group(group.clone());
-    let changed = if paused { inspector.pause_as(&queue, of, pausing(viewer, form)?).await } else { inspector.resume_of(&queue, of).await };
-    noted(viewer, action, &queue, &group, None, changed)?;
-    Ok(back(viewer, form, &queue, &group, &query(&[("did", did)])))
+    let changed =
+        if paused { inspector.pause_as(&queue, of, pause_of_form(viewer, form)?).await } else { inspector.resume_of(&queue, of).await };
+    write_audit_line(viewer, action, &queue, &group, None, changed)?;
+    Ok(redirect_back(viewer, form, &queue, &group, &query(&[("did", did)])))
 }
 
 /// A number in a field of the form, if it has one.
@@ -48,7 +49,7 @@ pub(super) fn field<T: FromStr>(form: &Params, name: &'static str) -> Result<Opt
 }
 
 pub(crate) async fn set_rule(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
-    let (queue, group) = named(shared, form).await?;
+    let (queue, group) = group_of_request(shared, form).await?;
     let (weight, cap, max_size) = (field(form, "weight")?, field(form, "cap")?, field(form, "max_size")?);
     let order = form.get("order").map(GroupOrder::from_str).transpose()?;
     let of = RuleOf::Group(group.clone());
@@ -56,12 +57,12 @@ pub(crate) async fn set_rule(shared: &Shared, viewer: &Viewer, form: &Params) ->
         (rule.weight, rule.cap, rule.max_size, rule.order) = (weight, cap, max_size, order);
     });
     let set = set.await.map(drop);
-    noted(viewer, "set", &queue, &group, None, set)?;
-    Ok(back(viewer, form, &queue, &group, &query(&[("did", "set")])))
+    write_audit_line(viewer, "set", &queue, &group, None, set)?;
+    Ok(redirect_back(viewer, form, &queue, &group, &query(&[("did", "set")])))
 }
 
 pub(crate) async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, which: Cleared) -> Answer {
-    let (queue, group) = named(shared, form).await?;
+    let (queue, group) = group_of_request(shared, form).await?;
     let (verb, title) = if which == Cleared::All { ("cancel", "Cancel all jobs") } else { ("drain", "Cancel the waiting jobs") };
     if form.get("sure") != Some("yes") {
         let StoredGroup { ready, active, .. } = shared.inspector.group(&queue, &group).await?;
@@ -98,7 +99,7 @@ pub(crate) async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, 
         if let Err(error) = &ended {
             tracing::warn!(%error, queue = of, group = ?name.as_str(), cancelled, "the cancellation of a group was interrupted; start it again");
         }
-        noted(&whose, verb, &of, &name, Some(cancelled), ended).map(|()| cancelled).map_err(|mut problem| {
+        write_audit_line(&whose, verb, &of, &name, Some(cancelled), ended).map(|()| cancelled).map_err(|mut problem| {
             problem.text = format!("{}. {} were cancelled before.", problem.text.trim_end_matches('.'), jobs(cancelled));
             problem
         })
@@ -111,7 +112,7 @@ pub(crate) async fn clear(shared: &Arc<Shared>, viewer: &Viewer, form: &Params, 
         Err(_) => {
             // The log reports that the cancel continues. At its end, the log reports the number of
             // cancelled jobs.
-            noted(viewer, verb, &queue, &group, None, Ok(()))?;
+            write_audit_line(viewer, verb, &queue, &group, None, Ok(()))?;
             query(&[("did", "clearing")])
         }
     };
@@ -137,14 +138,14 @@ async fn take_all_steps(mut clearing: ClearGroup) -> (u64, queue_core::Result<()
 }
 
 /// Redirects to the page with the button.
-fn back(viewer: &Viewer, form: &Params, queue: &str, group: &GroupName, notice: &str) -> Response {
+fn redirect_back(viewer: &Viewer, form: &Params, queue: &str, group: &GroupName, notice: &str) -> Response {
     let list = form.get("back").and_then(back_to_list);
     redirect_here(viewer, &list.unwrap_or_else(|| of_group(queue, group.as_str())), notice)
 }
 
 /// Logs who did what. A change without an answer of the broker is also logged, because it may have
 /// been carried out. The name of a group may contain any characters, so it is quoted.
-fn noted<T>(
+fn write_audit_line<T>(
     viewer: &Viewer,
     action: &'static str,
     queue: &str,
@@ -155,7 +156,7 @@ fn noted<T>(
     if matches!(&answer, Err(Error::Invalid { .. })) {
         return answer.map_err(Problem::from);
     }
-    let (who, role) = person(viewer);
+    let (who, role) = user_and_role(viewer);
     let (group, answered) = (group.as_str(), answer.is_ok());
     tracing::info!(target: "queue_dashboard::audit", ?who, role, action, queue, ?group, changed, answered, "changed by an operator");
     answer.map_err(Problem::from)

@@ -10,7 +10,7 @@ use queue_core::{
 };
 
 use super::{
-    act::{Answer, person, redirect},
+    act::{Answer, redirect, user_and_role},
     confirm::Confirm,
 };
 use crate::{
@@ -22,28 +22,28 @@ use crate::{
 };
 
 /// The schedule of a form.
-fn named(form: &Params) -> Result<ScheduleAddress, Problem> {
+fn schedule_of_form(form: &Params) -> Result<ScheduleAddress, Problem> {
     form.get("schedule").and_then(|text| text.parse().ok()).ok_or_else(Problem::no_schedule)
 }
 
 pub(crate) async fn set_paused(shared: &Shared, viewer: &Viewer, form: &Params, paused: bool) -> Answer {
-    let (address, schedules) = (named(form)?, shared.client.schedules());
+    let (address, schedules) = (schedule_of_form(form)?, shared.client.schedules());
     let (action, did, was) = if paused { ("pause", "paused", "was-paused") } else { ("resume", "resumed", "was-ticking") };
     let changed = if paused { schedules.pause(&address).await } else { schedules.resume(&address).await };
-    let changed = noted(viewer, action, &address, changed, |changed| usize::from(*changed), |_| String::new())?;
-    Ok(back(viewer, form, &address, &query(&[("did", if changed { did } else { was })])))
+    let changed = write_audit_line(viewer, action, &address, changed, |changed| usize::from(*changed), |_| String::new())?;
+    Ok(redirect_back(viewer, form, &address, &query(&[("did", if changed { did } else { was })])))
 }
 
 pub(crate) async fn run_now(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
-    let address = named(form)?;
+    let address = schedule_of_form(form)?;
     let made = shared.client.schedules().run_now(&address).await;
-    noted(viewer, "run", &address, made, |_| 1, |job| job.id.to_string())?;
+    write_audit_line(viewer, "run", &address, made, |_| 1, |job| job.id.to_string())?;
     shared.expire_snapshot().await;
     Ok(redirect(viewer, &format!("schedules/{address}"), &query(&[("did", "ran")])))
 }
 
 pub(crate) async fn fill(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
-    let (address, schedules) = (named(form)?, shared.client.schedules());
+    let (address, schedules) = (schedule_of_form(form)?, shared.client.schedules());
     let (from, to) = (time(form, "from")?, time(form, "to")?);
     let page = format!("schedules/{address}");
     if form.get("sure") != Some("yes") {
@@ -69,7 +69,7 @@ pub(crate) async fn fill(shared: &Shared, viewer: &Viewer, form: &Params) -> Ans
         return confirm.page(shared, viewer);
     }
     let made = schedules.backfill(&address, from, to).await;
-    let made = noted(viewer, "backfill", &address, made, |made| made.jobs, |_| String::new())?;
+    let made = write_audit_line(viewer, "backfill", &address, made, |made| made.jobs, |_| String::new())?;
     shared.expire_snapshot().await;
     Ok(redirect(viewer, &page, &query(&[("did", "filled"), ("ticks", &made.ticks.to_string()), ("jobs", &made.jobs.to_string())])))
 }
@@ -99,7 +99,7 @@ fn time(form: &Params, name: &'static str) -> Result<SystemTime, Problem> {
 }
 
 /// Redirects to the page with the button.
-fn back(viewer: &Viewer, form: &Params, address: &ScheduleAddress, notice: &str) -> Response {
+fn redirect_back(viewer: &Viewer, form: &Params, address: &ScheduleAddress, notice: &str) -> Response {
     match form.get("back").filter(|back| back.starts_with("schedules?")) {
         Some(list) => redirect(viewer, list, notice),
         None => redirect(viewer, &format!("schedules/{address}"), notice),
@@ -108,7 +108,7 @@ fn back(viewer: &Viewer, form: &Params, address: &ScheduleAddress, notice: &str)
 
 /// Logs who did what. A change without an answer of the broker is also logged, because it may have
 /// been carried out.
-fn noted<T>(
+fn write_audit_line<T>(
     viewer: &Viewer,
     action: &'static str,
     schedule: &ScheduleAddress,
@@ -119,7 +119,7 @@ fn noted<T>(
     if matches!(&answer, Err(Error::NoSuchSchedule { .. } | Error::Invalid { .. })) {
         return answer.map_err(Problem::from);
     }
-    let (who, role) = person(viewer);
+    let (who, role) = user_and_role(viewer);
     let (changed, jobs) = (answer.as_ref().ok().map(changed), answer.as_ref().map(jobs).unwrap_or_default());
     tracing::info!(
         target: "queue_dashboard::audit",

@@ -9,7 +9,7 @@ use queue_core::{
 };
 
 use super::{
-    act::{Answer, person, redirect_here},
+    act::{Answer, redirect_here, user_and_role},
     confirm::Confirm,
     topics::of_topic,
 };
@@ -31,7 +31,7 @@ const TRIES: u32 = 60;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// `start`, `now`, a time in UTC in the format of a form, or a position.
-fn target(text: &str) -> Option<RewindTarget> {
+fn parse_target(text: &str) -> Option<RewindTarget> {
     match text {
         "start" => return Some(Begin::Start.into()),
         "now" => return Some(Begin::Now.into()),
@@ -45,12 +45,12 @@ fn target(text: &str) -> Option<RewindTarget> {
     (!text.is_empty()).then(|| RewindTarget::Event(text.to_owned()))
 }
 
-pub(crate) async fn rewound(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+pub(crate) async fn start_rewind(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let (topic, subscription, to) = (form.text::<128>("topic"), form.text::<128>("subscription"), form.text::<64>("to"));
     if topic.is_empty() || subscription.is_empty() {
         return Err(Problem::not_found("There is no such subscription. Choose one on the page of its topic."));
     }
-    let Some(target) = target(&to) else {
+    let Some(target) = parse_target(&to) else {
         return Err(Problem::invalid(
             "Enter the new position: start, now, a time in UTC as 2026-01-31T12:00:00, or a position of the log.",
         ));
@@ -87,7 +87,7 @@ pub(crate) async fn rewound(shared: &Shared, viewer: &Viewer, form: &Params) -> 
     };
     let (again, cancelled) = (rewinding.again(), rewinding.cancelled());
     if !matches!(&ended, Err(Error::Invalid { .. } | Error::Config(_))) {
-        let ((who, role), answered) = (person(viewer), ended.is_ok());
+        let ((who, role), answered) = (user_and_role(viewer), ended.is_ok());
         let (topic, subscription) = (topic.as_str(), subscription.as_str());
         tracing::info!(target: "queue_dashboard::audit", ?who, role, action = "rewind", topic, subscription, to = ?to, changed = cancelled, answered, "changed by an operator");
     }
@@ -164,12 +164,12 @@ mod tests {
 
     #[test]
     fn a_rewind_target_is_read_as_a_form_has_it() {
-        assert_eq!(target("start"), Some(Begin::Start.into()));
+        assert_eq!(parse_target("start"), Some(Begin::Start.into()));
         for time in ["2026-01-31T12:00:00", "2026-01-31T12:00:00Z", "2026-01-31 12:00:00"] {
-            assert_eq!(target(time), Some(Begin::AtMs(1_769_860_800_000).into()), "{time}");
+            assert_eq!(parse_target(time), Some(Begin::AtMs(1_769_860_800_000).into()), "{time}");
         }
-        assert_eq!(target("17-3"), Some(RewindTarget::Event("17-3".to_owned())));
-        assert_eq!(target("12:00"), None);
-        assert_eq!(target(""), None);
+        assert_eq!(parse_target("17-3"), Some(RewindTarget::Event("17-3".to_owned())));
+        assert_eq!(parse_target("12:00"), None);
+        assert_eq!(parse_target(""), None);
     }
 }

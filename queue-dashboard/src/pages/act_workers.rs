@@ -4,7 +4,7 @@
 use queue_core::inspect::WorkerMode;
 
 use super::{
-    act::{Answer, person, redirect_here},
+    act::{Answer, redirect_here, user_and_role},
     confirm::Confirm,
     worker,
 };
@@ -17,9 +17,9 @@ use crate::{
 };
 
 pub(crate) async fn ask(shared: &Shared, viewer: &Viewer, form: &Params, mode: WorkerMode) -> Answer {
-    let worker = shared.inspector.worker(worker::named(form)?).await?.ok_or_else(worker::none)?;
+    let worker = shared.inspector.worker(worker::worker_of_request(form)?).await?.ok_or_else(worker::none)?;
     let id = worker.id.to_string();
-    if worker::stops(&worker) {
+    if worker::is_stopping(&worker) {
         return Err(Problem::late("The worker is stopping or has stopped. A stop request cannot be undone. Nothing was changed."));
     }
     if worker.lease_left.is_zero() {
@@ -43,7 +43,7 @@ pub(crate) async fn ask(shared: &Shared, viewer: &Viewer, form: &Params, mode: W
             "The worker has not sent a heartbeat yet: it has just started, or its release cannot be controlled. Nothing was changed.",
         ));
     }
-    let (who, role) = person(viewer);
+    let (who, role) = user_and_role(viewer);
     let asked = shared.inspector.ask_worker(&worker, mode, &format!("{who} with the dashboard")).await;
     let (action, answered) = (mode.name(), asked.is_ok());
     tracing::info!(target: "queue_dashboard::audit", ?who, role, action, worker = id, answered, "changed by an operator");

@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::http::StatusCode;
 
-use super::{Content, act::Answer, whole, written};
+use super::{Content, act::Answer, full_page, render};
 use crate::{format::Moment, guard::Viewer, shared::Shared};
 
 /// A question. The answer is the form again, with the field `sure`.
@@ -42,9 +42,9 @@ impl Confirm<'_> {
             viewer: &'a Viewer,
             confirm: &'a Confirm<'a>,
         }
-        let html = written(&Page { viewer, confirm: self })?;
+        let html = render(&Page { viewer, confirm: self })?;
         let content = Content { title: self.question.clone(), tab: self.tab, html, status: StatusCode::OK, live: None, notice: None };
-        Ok(whole(shared, viewer, &content))
+        Ok(full_page(shared, viewer, &content))
     }
 }
 

@@ -21,9 +21,9 @@ use queue_core::{
 
 use super::{
     Content,
-    act::{Answer, person, redirect_here},
+    act::{Answer, redirect_here, user_and_role},
     act_groups::field,
-    whole, written,
+    full_page, render,
 };
 use crate::{
     guard::Viewer,
@@ -70,7 +70,7 @@ struct CopyPage<'a> {
 }
 
 /// Whether a job of this state can be edited.
-pub(crate) fn waits(state: JobState) -> bool {
+pub(crate) fn is_editable(state: JobState) -> bool {
     state != JobState::Active && !state.is_final()
 }
 
@@ -80,7 +80,7 @@ pub(crate) async fn page(
     Path((queue, id)): Path<(String, String)>,
 ) -> Response {
     match content(&shared, &viewer, name_in(&queue), name_in(&id)).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
@@ -88,7 +88,7 @@ pub(crate) async fn page(
 async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &str) -> Result<Content, Problem> {
     let address: JobAddress = format!("{queue}/{id}").parse()?;
     let job = shared.inspector.show(&address).await?;
-    if !waits(job.state) {
+    if !is_editable(job.state) {
         return Err(Error::WrongState { job: address, verb: "edit", state: job.state.name() }.into());
     }
     let payload = payload_of(&job, &shared.settings.secrets);
@@ -108,7 +108,7 @@ async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &str) -> Res
         failures: job.failures,
     };
     let title = format!("Edit {address}");
-    Ok(Content { title, tab: "jobs", html: written(&page)?, status: StatusCode::OK, live: None, notice: None })
+    Ok(Content { title, tab: "jobs", html: render(&page)?, status: StatusCode::OK, live: None, notice: None })
 }
 
 pub(crate) async fn copy_page(
@@ -117,7 +117,7 @@ pub(crate) async fn copy_page(
     Path((queue, id)): Path<(String, String)>,
 ) -> Response {
     match copy_content(&shared, &viewer, name_in(&queue), name_in(&id)).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
@@ -127,7 +127,7 @@ async fn copy_content(shared: &Shared, viewer: &Viewer, queue: &str, id: &str) -
     let job = shared.inspector.show(&address).await?;
     let (path, queue, task) = (path_of(&address), queue.to_owned(), job.task.unwrap_or_default());
     let title = format!("Duplicate {address}");
-    let html = written(&CopyPage { viewer, address: address.to_string(), path, queue, task, copy: JobId::make() })?;
+    let html = render(&CopyPage { viewer, address: address.to_string(), path, queue, task, copy: JobId::make() })?;
     Ok(Content { title, tab: "jobs", html, status: StatusCode::OK, live: None, notice: None })
 }
 
@@ -151,12 +151,12 @@ fn time_of(job: &JobRecord) -> String {
 }
 
 /// The job of the form.
-fn named(form: &Params) -> Result<JobAddress, Problem> {
+fn job_of_form(form: &Params) -> Result<JobAddress, Problem> {
     form.text::<512>("job").parse().map_err(|_| Problem::not_found("There is no such job. Nothing was changed."))
 }
 
-pub(crate) async fn changed(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
-    let address = named(form)?;
+pub(crate) async fn change_job(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+    let address = job_of_form(form)?;
     let job = shared.inspector.show(&address).await?;
     let mut edit = Edit::new().seen(form.text::<2048>("seen").parse()?);
     let priority: Priority = form.text::<16>("priority").parse()?;
@@ -195,7 +195,7 @@ pub(crate) async fn changed(shared: &Shared, viewer: &Viewer, form: &Params) -> 
     let is_change = answer.as_ref().map_or(true, |edited| !edited.changes.is_empty());
     if is_change {
         let fields = |edited: &Edited| edited.changes.iter().map(|change| change.field).collect::<Vec<_>>().join(",");
-        noted(viewer, "edit", &address, &answer.as_ref().map(fields).unwrap_or_default(), answer.as_ref().err());
+        write_audit_line(viewer, "edit", &address, &answer.as_ref().map(fields).unwrap_or_default(), answer.as_ref().err());
     }
     let edited = answer?;
     let did = match (edited.changes.is_empty(), edited.stale_tags.is_empty()) {
@@ -231,14 +231,14 @@ fn with_time(edit: Edit, text: &str) -> Result<Edit, Problem> {
     }
 }
 
-pub(crate) async fn copied(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
-    let address = named(form)?;
+pub(crate) async fn copy_job(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+    let address = job_of_form(form)?;
     let id: JobId = form.text::<128>("copy").parse()?;
     let queue = Some(form.text::<128>("queue")).filter(|queue| !queue.is_empty());
     let answer = shared.inspector.duplicate(&address, queue.as_deref(), id).await;
     shared.expire_snapshot().await;
     let copy = answer.as_ref().map(|copy| copy.job.to_string()).unwrap_or_default();
-    noted(viewer, "duplicate", &address, &copy, answer.as_ref().err());
+    write_audit_line(viewer, "duplicate", &address, &copy, answer.as_ref().err());
     let copy = answer?;
     let did = if copy.served { "duplicate" } else { "duplicate-unserved" };
     Ok(redirect_here(viewer, &page_of(&copy.job), &query(&[("did", did)])))
@@ -246,7 +246,7 @@ pub(crate) async fn copied(shared: &Shared, viewer: &Viewer, form: &Params) -> A
 
 /// Logs who did what. A change without an answer of the broker is also logged, because it may have
 /// been carried out.
-fn noted(viewer: &Viewer, action: &'static str, job: &JobAddress, what: &str, error: Option<&Error>) {
+fn write_audit_line(viewer: &Viewer, action: &'static str, job: &JobAddress, what: &str, error: Option<&Error>) {
     let is_refused = matches!(
         error,
         Some(
@@ -259,7 +259,7 @@ fn noted(viewer: &Viewer, action: &'static str, job: &JobAddress, what: &str, er
         )
     );
     if !is_refused {
-        let (who, role) = person(viewer);
+        let (who, role) = user_and_role(viewer);
         let (queue, jobs) = (&*job.queue, job.id.to_string());
         tracing::info!(target: "queue_dashboard::audit", ?who, role, action, queue, jobs, what, answered = error.is_none(), "changed by an operator");
     }

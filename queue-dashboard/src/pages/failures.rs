@@ -18,7 +18,7 @@ use queue_core::{
 };
 use tokio::time::timeout;
 
-use super::{CHOICES, Content, Stale, jobs::Notice, unread::Unread, whole, written};
+use super::{CHOICES, Content, Stale, full_page, jobs::Notice, render, unread::Unread};
 use crate::{
     format::{Moment, number, short, short_id},
     guard::Viewer,
@@ -124,7 +124,7 @@ impl Row {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
     match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
@@ -148,11 +148,11 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let mut found: Vec<(&String, FailurePattern)> = Vec::new();
     let mut unread = Unread::of(&view, &queue);
     for (name, kinds) in together(calls.collect()).await {
-        found.extend(unread.or_note(name, kinds).into_iter().flatten().map(|failure| (name, failure)));
+        found.extend(unread.take_or_record(name, kinds).into_iter().flatten().map(|failure| (name, failure)));
     }
     found.sort_by_key(|(_, failure)| Reverse(failure.last_at));
     let shown: Vec<(&String, FailurePattern)> = found.iter().skip(from).take(PAGE).cloned().collect();
-    let states = states(shared, &shown).await;
+    let states = states_of_jobs(shared, &shown).await;
     let now = SystemTime::now();
     let asked = |from: usize| query(&[("queue", &queue), ("from", &if from == 0 { String::new() } else { from.to_string() })]);
     let next = from.saturating_add(PAGE);
@@ -174,7 +174,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     Ok(Content {
         title: "Failures".to_owned(),
         tab: "failures",
-        html: written(&page)?,
+        html: render(&page)?,
         status,
         live: Some(live),
         notice: Notice::of(params),
@@ -186,7 +186,7 @@ type States = BTreeMap<String, BTreeMap<JobId, JobState>>;
 
 /// The present states of the last jobs of these patterns, without jobs that were deleted. A queue
 /// without an answer is left out.
-async fn states(shared: &Shared, kinds: &[(&String, FailurePattern)]) -> States {
+async fn states_of_jobs(shared: &Shared, kinds: &[(&String, FailurePattern)]) -> States {
     let mut ids = BTreeMap::<&String, Vec<JobId>>::new();
     for (queue, failure) in kinds {
         ids.entry(*queue).or_default().extend(failure.jobs.iter().cloned());

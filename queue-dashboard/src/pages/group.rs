@@ -15,9 +15,9 @@ use queue_core::{
 };
 
 use super::{
-    Content, Stale,
+    Content, Stale, full_page,
     groups::{Badge, encoded, jobs, notice},
-    whole, written,
+    render,
 };
 use crate::{
     format::{number, short, short_id, span},
@@ -57,13 +57,13 @@ struct Page<'a> {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
     match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
 
 /// The queue and the group of the request, if the queue exists.
-pub(super) async fn named(shared: &Shared, params: &Params) -> Result<(String, GroupName), Problem> {
+pub(super) async fn group_of_request(shared: &Shared, params: &Params) -> Result<(String, GroupName), Problem> {
     let none = || Problem::not_found("There is no such group. Nothing was changed.");
     let queue = params.text::<128>("queue");
     let encoded = params.get("group_encoded").map(|name| Params::parse(format!("name={name}").as_bytes()));
@@ -74,7 +74,7 @@ pub(super) async fn named(shared: &Shared, params: &Params) -> Result<(String, G
 }
 
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
-    let (queue, name) = named(shared, params).await?;
+    let (queue, name) = group_of_request(shared, params).await?;
     let group = shared.inspector.group(&queue, &name).await?;
     let all = shared.inspector.groups(&queue, None, 1).await?;
     let next = shared.inspector.group_line(&queue, &name, NEXT).await?;
@@ -87,7 +87,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     };
     let mut badge = Badge::of(&group, holds, false);
     let first = match next.first().filter(|_| badge.word == "ready") {
-        Some(id) => why(shared, &queue, id).await?,
+        Some(id) => reason_of(shared, &queue, id).await?,
         None => None,
     };
     if badge.word == "ready" {
@@ -140,12 +140,12 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         encoded: encoded(name.as_str()),
     };
     let live = format!("/live/group?{}", query(&[("queue", &queue), ("group", name.as_str())]));
-    let (title, html) = (format!("{queue} · {}", short(name.as_str(), 60)), written(&page)?);
+    let (title, html) = (format!("{queue} · {}", short(name.as_str(), 60)), render(&page)?);
     Ok(Content { title, tab: "groups", html, status: StatusCode::OK, live: Some(live), notice: notice(params) })
 }
 
 /// The reason why the next job does not run, if it still exists and is ready.
-pub(super) async fn why(shared: &Shared, queue: &str, id: &JobId) -> Result<Option<Reason>, Problem> {
+pub(super) async fn reason_of(shared: &Shared, queue: &str, id: &JobId) -> Result<Option<Reason>, Problem> {
     let mut job = match shared.inspector.show(&JobAddress { queue: queue.into(), id: id.clone() }).await {
         Err(Error::NoSuchJob(_)) => return Ok(None),
         job => job?,

@@ -16,12 +16,12 @@ use queue_core::{
 };
 
 use super::{
-    CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale,
-    group::{why, word_for},
+    CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, full_page,
+    group::{reason_of, word_for},
     jobs::Notice,
-    pauses::described,
+    pauses::describe_pause,
+    render,
     unread::Unread,
-    whole, written,
 };
 use crate::{
     format::{Moment, count, number, short},
@@ -100,7 +100,7 @@ impl Badge {
     pub(super) fn of(group: &StoredGroup, holds: GroupRule, is_in_paused: bool) -> Badge {
         let active = u32::try_from(group.active).unwrap_or(u32::MAX);
         let (word, tone, why) = match (holds.paused, holds.cap, &group.blocked_by) {
-            (true, ..) => ("paused", "warn", group.pause.as_ref().map(described).unwrap_or_default()),
+            (true, ..) => ("paused", "warn", group.pause.as_ref().map(describe_pause).unwrap_or_default()),
             (false, Some(0), _) => ("closed", "warn", "its cap is 0".to_owned()),
             (false, _, Some(job)) if holds.order == Some(GroupOrder::Ordered) && group.ready > 0 => {
                 ("held", "", format!("{job} blocks the group"))
@@ -157,7 +157,7 @@ async fn reasons(
         calls.push(
             async move {
                 let first = if is_ready { shared.inspector.group_line(queue, &group.name, 1).await.ok()?.pop() } else { None }?;
-                why(shared, queue, &first).await.ok().map(|reason| word_for(reason.as_ref()))
+                reason_of(shared, queue, &first).await.ok().map(|reason| word_for(reason.as_ref()))
             }
             .boxed(),
         );
@@ -187,7 +187,7 @@ pub(super) fn encoded(group: &str) -> String {
 }
 
 /// The text of a rule.
-fn words(of: &str, rule: GroupRule) -> Option<String> {
+fn describe_rule(of: &str, rule: GroupRule) -> Option<String> {
     (!rule.is_empty()).then(|| format!("{of}: {rule}."))
 }
 
@@ -209,13 +209,13 @@ pub(super) fn notice(params: &Params) -> Option<Notice> {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
     match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
 
 /// The address of the list, rebuilt from its parameters.
-fn asked(queue: &str, place: &Place) -> String {
+fn list_address(queue: &str, place: &Place) -> String {
     let offset = if place.offset == 0 { String::new() } else { place.offset.to_string() };
     query(&[("queue", queue), ("at", &place.queue), ("after", place.after.as_ref().map_or("", GroupName::as_str)), ("offset", &offset)])
 }
@@ -230,7 +230,7 @@ fn read(params: &Params) -> (String, Place) {
 /// The address of the list with a form, relative to the base.
 pub(super) fn back_to_list(back: &str) -> Option<String> {
     let (queue, place) = read(&Params::parse(back.strip_prefix("groups?")?.as_bytes()));
-    Some(format!("groups?{}", asked(&queue, &place)))
+    Some(format!("groups?{}", list_address(&queue, &place)))
 }
 
 /// Groups with their queues and the rules of all groups of these queues, and the start of the next
@@ -249,14 +249,14 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let _permit = shared.list_permit().await?;
     let mut unread = Unread::of(&view, &queue);
     let found = match queue.as_str() {
-        "" => of_all(shared, &names, &place, &mut unread).await,
-        name if names.iter().any(|known| known == name) => of_one(shared, name, &place).await?,
+        "" => groups_of_all_queues(shared, &names, &place, &mut unread).await,
+        name if names.iter().any(|known| known == name) => groups_of_queue(shared, name, &place).await?,
         _ => Found { groups: Vec::new(), next: None, rules: Vec::new() },
     };
     let reasons = reasons(shared, &found.groups, snapshot).await;
     let now = SystemTime::now();
     let is_first = place.queue.is_empty() && place.after.is_none() && place.offset == 0;
-    let here = asked(&queue, &place);
+    let here = list_address(&queue, &place);
     let page = Page {
         viewer,
         stale: Stale::of(&view),
@@ -270,18 +270,18 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         queues: names.iter().take(CHOICES).cloned().collect(),
         rules: found.rules,
         back: format!("groups?{here}"),
-        first: (!is_first).then(|| asked(&queue, &Place::default())),
-        next: found.next.map(|next| asked(&queue, &next)),
+        first: (!is_first).then(|| list_address(&queue, &Place::default())),
+        next: found.next.map(|next| list_address(&queue, &next)),
         queue: &queue,
     };
     let status = if snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let live = format!("/live/groups?{here}");
-    Ok(Content { title: "Groups".to_owned(), tab: "groups", html: written(&page)?, status, live: Some(live), notice: notice(params) })
+    Ok(Content { title: "Groups".to_owned(), tab: "groups", html: render(&page)?, status, live: Some(live), notice: notice(params) })
 }
 
 /// The groups of one queue, by their waiting jobs. The first [`SORTED`] groups after a name are
 /// examined.
-async fn of_one(shared: &Shared, queue: &str, place: &Place) -> Result<Found, Error> {
+async fn groups_of_queue(shared: &Shared, queue: &str, place: &Place) -> Result<Found, Error> {
     let (mut groups, mut behind, mut rules) = (Vec::new(), place.after.clone(), [GroupRule::default(); 4]);
     while groups.len() < SORTED {
         let page = shared.inspector.groups(queue, behind.take(), AT_ONCE).await?;
@@ -303,15 +303,15 @@ async fn of_one(shared: &Shared, queue: &str, place: &Place) -> Result<Found, Er
     };
     let shown = groups.into_iter().skip(place.offset).take(PAGE).map(|group| (queue.to_owned(), group, defaults)).collect();
     let rules = [
-        words("Default of all groups", others),
-        words("Default of all groups, declared in code", declared),
-        words("Jobs without a group", plain),
+        describe_rule("Default of all groups", others),
+        describe_rule("Default of all groups, declared in code", declared),
+        describe_rule("Jobs without a group", plain),
     ];
     Ok(Found { groups: shown, next, rules: rules.into_iter().flatten().collect() })
 }
 
 /// The groups of all queues, by the names of queues and groups.
-async fn of_all(shared: &Shared, queues: &[String], from: &Place, unread: &mut Unread) -> Found {
+async fn groups_of_all_queues(shared: &Shared, queues: &[String], from: &Place, unread: &mut Unread) -> Found {
     let rest: Vec<&String> = queues.iter().filter(|name| **name >= from.queue).collect();
     let mut groups: Vec<(String, StoredGroup, GroupRule)> = Vec::new();
     for some in rest.chunks(QUEUES_AT_ONCE).take(QUEUES / QUEUES_AT_ONCE) {
@@ -320,7 +320,7 @@ async fn of_all(shared: &Shared, queues: &[String], from: &Place, unread: &mut U
             shared.inspector.groups(name, after, PAGE).map(move |page| (*name, page)).boxed()
         });
         for (name, page) in together(calls.collect()).await {
-            let Some(page) = unread.or_note(name, page) else { continue };
+            let Some(page) = unread.take_or_record(name, page) else { continue };
             let room = PAGE - groups.len();
             let cut = page.groups.len() > room;
             let (defaults, more) = (page.defaults(), page.next.is_some());

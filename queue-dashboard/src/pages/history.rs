@@ -22,7 +22,7 @@ use queue_core::{
 use super::{
     Content, Stale,
     chart::{Chart, Part},
-    whole, written,
+    full_page, render,
 };
 use crate::{
     format::{Moment, number, rate, span as long},
@@ -136,7 +136,7 @@ impl Row {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
     match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
@@ -166,16 +166,16 @@ async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Co
         spans: SPANS.map(choice).into(),
         span: name,
         left_out: if queue.is_empty() { known.len() - asked.len() } else { 0 },
-        seen: view.snapshot.as_ref().map(|_| see(histories, span)),
+        seen: view.snapshot.as_ref().map(|_| summarize(histories, span)),
         queue,
         unknown: if view.problem.is_some() { String::new() } else { unknown },
         queues: known,
     };
     let status = if page.seen.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    Ok(Content { title: "History".to_owned(), tab: "history", html: written(&page)?, status, live: None, notice: None })
+    Ok(Content { title: "History".to_owned(), tab: "history", html: render(&page)?, status, live: None, notice: None })
 }
 
-fn see(histories: Vec<History>, span: HistorySpan) -> Seen {
+fn summarize(histories: Vec<History>, span: HistorySpan) -> Seen {
     let mut tasks: BTreeMap<String, HistoryRow> = BTreeMap::new();
     for history in &histories {
         for task in history.tasks.keys() {

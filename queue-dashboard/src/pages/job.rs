@@ -16,9 +16,9 @@ use queue_core::{
 };
 
 use super::{
-    Content, Stale, edit,
+    Content, Stale, edit, full_page,
     jobs::{Notice, Verb, verbs},
-    whole, written,
+    render,
 };
 use crate::{
     findings::name,
@@ -135,7 +135,7 @@ pub(crate) async fn page(
     RawQuery(query): RawQuery,
 ) -> Response {
     match content(&shared, &viewer, name_in(&queue), name_in(&id), &Params::parse(query.unwrap_or_default().as_bytes())).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
@@ -165,7 +165,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &
         summary: summary(&job, view.snapshot.as_deref(), now),
         waits: Wait::all(&job, now),
         verbs: verbs(job.state, viewer),
-        edits: viewer.operates() && edit::waits(job.state) && job.undecodable.is_none(),
+        edits: viewer.operates() && edit::is_editable(job.state) && job.undecodable.is_none(),
         copies: viewer.operates() && job.undecodable.is_none(),
         back: path_of(&address).trim_start_matches('/').to_owned(),
         path: path_of(&address),
@@ -182,7 +182,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, id: &
     };
     let live = format!("/live/job?{}", query(&[("queue", queue), ("id", id)]));
     let title = format!("{} {}", page.task, address);
-    Ok(Content { title, tab: "jobs", html: written(&page)?, status: StatusCode::OK, live: Some(live), notice: Notice::of(params) })
+    Ok(Content { title, tab: "jobs", html: render(&page)?, status: StatusCode::OK, live: Some(live), notice: Notice::of(params) })
 }
 
 pub(super) fn bar(progress: &Progress, secrets: &Secrets, now: SystemTime) -> Bar {
@@ -221,24 +221,24 @@ fn summary(job: &JobRecord, snapshot: Option<&Snapshot>, now: SystemTime) -> Str
             None => "Runs.".to_owned(),
         },
         JobState::Retry => {
-            format!("Failed {}; the next attempt is due {}.", times(job.failures), relative(job.due_at).unwrap_or_default())
+            format!("Failed {}; the next attempt is due {}.", count_in_words(job.failures), relative(job.due_at).unwrap_or_default())
         }
         JobState::Parked => match &job.unreadable {
             Some(UnreadableBy { releases, dead_at, .. }) => {
                 let buried = relative(*dead_at).map(|when| format!(" Otherwise it becomes a dead letter {when}.")).unwrap_or_default();
                 format!("Cannot be read by {}: it waits for a worker of another release.{buried}", releases.join(", "))
             }
-            None if is_aside(job) => "Parked: its task is paused.".to_owned(),
+            None if is_paused(job) => "Parked: its task is paused.".to_owned(),
             None => "Waits for a worker that has its task.".to_owned(),
         },
         JobState::Held => "Held: it waits until the job that holds its unique key has ended.".to_owned(),
         JobState::Done => format!("Done {}.", relative(job.ended_at).unwrap_or_default()),
         JobState::Dead => {
             let why = match job.reason.map(|reason| reason.name()) {
-                Some("crashed") => format!("its process crashed {} while it ran", times(job.crashes)),
+                Some("crashed") => format!("its process crashed {} while it ran", count_in_words(job.crashes)),
                 Some("undecodable") => "it cannot be decoded".to_owned(),
                 Some("buried") => "its handler buried it".to_owned(),
-                _ => format!("it failed {}", times(job.failures)),
+                _ => format!("it failed {}", count_in_words(job.failures)),
             };
             format!("Dead: {why}. It runs again only if an operator requeues it.")
         }
@@ -324,8 +324,11 @@ fn events(job: &JobRecord, secrets: &Secrets, snapshot: Option<&Snapshot>, now: 
         ));
     }
     if job.returns > 0 {
-        let what =
-            format!("Returned {} by a worker that stopped{}", times(job.returns), if job.returns > 1 { ", the last time" } else { "" });
+        let what = format!(
+            "Returned {} by a worker that stopped{}",
+            count_in_words(job.returns),
+            if job.returns > 1 { ", the last time" } else { "" }
+        );
         events.push(event(job.returned_at, &what, "warn"));
     }
     match job.state {
@@ -335,7 +338,7 @@ fn events(job: &JobRecord, secrets: &Secrets, snapshot: Option<&Snapshot>, now: 
         JobState::Parked => {
             let what = match &job.unreadable {
                 Some(_) => "Waits for a release that can read it",
-                None if is_aside(job) => "Waits until its task is resumed",
+                None if is_paused(job) => "Waits until its task is resumed",
                 None => "Waits for a worker that has the task",
             };
             events.push(event(None, what, "warn"));
@@ -357,7 +360,7 @@ fn events(job: &JobRecord, secrets: &Secrets, snapshot: Option<&Snapshot>, now: 
     events
 }
 
-fn times(n: u32) -> String {
+fn count_in_words(n: u32) -> String {
     match n {
         1 => "once".to_owned(),
         2 => "twice".to_owned(),
@@ -387,6 +390,6 @@ fn hex(stored: &[u8]) -> String {
 }
 
 /// Whether its task is paused.
-fn is_aside(job: &JobRecord) -> bool {
+fn is_paused(job: &JobRecord) -> bool {
     job.waiting.iter().any(|reason| reason.name() == "task_paused")
 }

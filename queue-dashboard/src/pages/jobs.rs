@@ -16,7 +16,7 @@ use queue_core::{
     inspect::{Change, JobRecord},
 };
 
-use super::{Content, Stale, whole, written};
+use super::{Content, Stale, full_page, render};
 use crate::{
     format::{Moment, number, short, short_id},
     guard::Viewer,
@@ -204,7 +204,7 @@ fn default_state(snapshot: Option<&Snapshot>, queue: &str) -> JobState {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
     match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
@@ -286,7 +286,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     Ok(Content {
         title: format!("Jobs, {}", asked.state),
         tab: "jobs",
-        html: written(&page)?,
+        html: render(&page)?,
         status: StatusCode::OK,
         live,
         notice: Notice::of(params),

@@ -13,9 +13,9 @@ use axum::{
 use queue_core::inspect::{LimitInfo, LimitKey, LimitKeyInfo, LimitRule};
 
 use super::{
-    Content, Stale,
+    Content, Stale, full_page,
     limits::{notice, source_of},
-    whole, written,
+    render,
 };
 use crate::{
     format::{Moment, number, short, short_id},
@@ -86,13 +86,13 @@ impl Key {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
     match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
 
 /// The queue and the limit of the request.
-pub(super) async fn named(shared: &Shared, params: &Params) -> Result<(String, LimitInfo), Problem> {
+pub(super) async fn limit_of_request(shared: &Shared, params: &Params) -> Result<(String, LimitInfo), Problem> {
     let none = || Problem::not_found("There is no such limit. Nothing was changed.");
     let (queue, name) = (params.text::<128>("queue"), params.text::<128>("limit"));
     if !shared.inspector.queues().await?.contains(&queue) {
@@ -112,7 +112,7 @@ fn fields(rule: LimitRule) -> RuleFields {
 }
 
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
-    let (queue, limit) = named(shared, params).await?;
+    let (queue, limit) = limit_of_request(shared, params).await?;
     let after: Option<LimitKey> = params.get("after").and_then(|key| key.parse().ok());
     let _permit = shared.list_permit().await?;
     let keys = shared.inspector.limit_keys(&queue, &limit.name, after, PAGE).await?;
@@ -148,6 +148,6 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         declared,
     };
     let live = Some(format!("/live/limit?{here}"));
-    let (title, html) = (format!("{queue} · {}", limit.name), written(&page)?);
+    let (title, html) = (format!("{queue} · {}", limit.name), render(&page)?);
     Ok(Content { title, tab: "limits", html, status: StatusCode::OK, live, notice: notice(params) })
 }

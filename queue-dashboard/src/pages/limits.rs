@@ -13,7 +13,7 @@ use axum::{
 use futures_util::FutureExt;
 use queue_core::inspect::LimitInfo;
 
-use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, jobs::Notice, unread::Unread, whole, written};
+use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, full_page, jobs::Notice, render, unread::Unread};
 use crate::{
     format::number,
     guard::Viewer,
@@ -94,7 +94,7 @@ pub(super) fn notice(params: &Params) -> Option<Notice> {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
     match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
@@ -106,7 +106,7 @@ struct Place {
     offset: usize,
 }
 
-fn asked(queue: &str, place: &Place) -> String {
+fn list_address(queue: &str, place: &Place) -> String {
     let offset = if place.offset == 0 { String::new() } else { place.offset.to_string() };
     query(&[("queue", queue), ("at", &place.queue), ("offset", &offset)])
 }
@@ -121,7 +121,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     let _permit = shared.list_permit().await?;
     let asked_for: Vec<&String> = names.iter().filter(|name| queue.is_empty() || **name == queue).collect();
     let mut unread = Unread::of(&view, &queue);
-    let (rows, next) = found(shared, &asked_for, &place, &mut unread).await;
+    let (rows, next) = read_limits(shared, &asked_for, &place, &mut unread).await;
     let is_first = place.queue.is_empty() && place.offset == 0;
     let page = Page {
         viewer,
@@ -129,23 +129,23 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         unread,
         rows,
         queues: names.iter().take(CHOICES).cloned().collect(),
-        first: (!is_first).then(|| asked(&queue, &Place::default())),
-        next: next.map(|next| asked(&queue, &next)),
+        first: (!is_first).then(|| list_address(&queue, &Place::default())),
+        next: next.map(|next| list_address(&queue, &next)),
         queue: &queue,
     };
     let status = if snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let live = format!("/live/limits?{}", asked(&queue, &place));
-    Ok(Content { title: "Limits".to_owned(), tab: "limits", html: written(&page)?, status, live: Some(live), notice: notice(params) })
+    let live = format!("/live/limits?{}", list_address(&queue, &place));
+    Ok(Content { title: "Limits".to_owned(), tab: "limits", html: render(&page)?, status, live: Some(live), notice: notice(params) })
 }
 
 /// The limits of these queues, by the names of both, and the start of the next page.
-async fn found(shared: &Shared, queues: &[&String], from: &Place, unread: &mut Unread) -> (Vec<Row>, Option<Place>) {
+async fn read_limits(shared: &Shared, queues: &[&String], from: &Place, unread: &mut Unread) -> (Vec<Row>, Option<Place>) {
     let rest: Vec<&String> = queues.iter().copied().filter(|name| **name >= from.queue).collect();
     let mut rows = Vec::new();
     for some in rest.chunks(QUEUES_AT_ONCE).take(QUEUES / QUEUES_AT_ONCE) {
         let calls = some.iter().map(|name| shared.inspector.limits(name).map(move |limits| (*name, limits)).boxed());
         for (name, limits) in together(calls.collect()).await {
-            let Some(limits) = unread.or_note(name, limits) else { continue };
+            let Some(limits) = unread.take_or_record(name, limits) else { continue };
             let (skip, room) = (if *name == from.queue { from.offset } else { 0 }, PAGE - rows.len());
             let is_cut = limits.len() > skip + room;
             rows.extend(limits.into_iter().skip(skip).take(room).map(|limit| Row::new(name, limit)));

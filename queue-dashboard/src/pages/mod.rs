@@ -88,12 +88,12 @@ struct Layout<'a> {
 }
 
 /// The complete page.
-pub(crate) fn whole(shared: &Shared, viewer: &Viewer, content: &Content) -> Response {
+pub(crate) fn full_page(shared: &Shared, viewer: &Viewer, content: &Content) -> Response {
     let location = shared.client.info().location;
-    framed(viewer, content, &location)
+    with_frame(viewer, content, &location)
 }
 
-fn framed(viewer: &Viewer, content: &Content, location: &str) -> Response {
+fn with_frame(viewer: &Viewer, content: &Content, location: &str) -> Response {
     let person = viewer.person.as_ref().map(|person| {
         let may = if viewer.read_only { "read-only".to_owned() } else { format!("role {}", person.role()) };
         if person.name() == "-" { may } else { format!("{}, {may}", person.name()) }
@@ -120,7 +120,7 @@ pub(crate) fn problem(viewer: &Viewer, problem: &Problem) -> Response {
     }
     let page = Page { viewer, problem };
     match page.render() {
-        Ok(html) => framed(
+        Ok(html) => with_frame(
             viewer,
             &Content { title: problem.title.to_owned(), tab: "", html, status: problem.status, live: None, notice: None },
             "",
@@ -138,7 +138,7 @@ fn answer(status: StatusCode, html: askama::Result<String>) -> Response {
 
 /// The banner that the script shows above an open page that cannot be rendered now. The script has
 /// the time of the last rendering.
-pub(crate) fn late(problem: &Problem) -> String {
+pub(crate) fn stale_page_message(problem: &Problem) -> String {
     #[derive(Template)]
     #[template(path = "late.html")]
     struct Banner<'a> {
@@ -198,6 +198,6 @@ impl Viewer {
 }
 
 /// Renders a template. An error is returned as a problem.
-pub(crate) fn written(template: &impl Template) -> Result<String, Problem> {
+pub(crate) fn render(template: &impl Template) -> Result<String, Problem> {
     template.render().map_err(|error| Problem::invalid(format!("The page cannot be written: {error}")))
 }

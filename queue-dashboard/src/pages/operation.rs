@@ -17,10 +17,11 @@ use queue_core::inspect::{Operation, OperationState};
 
 use super::{
     Content, Stale,
-    act::{Answer, person, redirect_here},
+    act::{Answer, redirect_here, user_and_role},
     act_all::run_in_background,
+    full_page,
     operations::notice,
-    whole, written,
+    render,
 };
 use crate::{
     format::{Moment, number},
@@ -67,13 +68,13 @@ pub(super) fn none() -> Problem {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
     match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
 
 /// The operation of the request.
-pub(super) async fn named(shared: &Shared, params: &Params) -> Result<Operation, Problem> {
+pub(super) async fn operation_of_request(shared: &Shared, params: &Params) -> Result<Operation, Problem> {
     let (queue, id) = (params.text::<128>("queue"), params.text::<64>("id"));
     // An invalid queue name has no operations.
     if queue.is_empty() || id.is_empty() || !shared.inspector.queues().await?.contains(&queue) {
@@ -87,7 +88,7 @@ fn now_ms() -> i64 {
 }
 
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
-    let operation = named(shared, params).await?;
+    let operation = operation_of_request(shared, params).await?;
     let view = shared.view().await;
     let now = SystemTime::now();
     let moment = |at: Option<SystemTime>| at.map(|at| Moment::new(at, now));
@@ -125,18 +126,18 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         problem: operation.problem.as_deref().unwrap_or_default(),
     };
     let live = Some(format!("/live/{}", of(&operation.queue, &operation.id)));
-    let (title, html) = (format!("{} · {}", operation.queue, operation.kind), written(&page)?);
+    let (title, html) = (format!("{} · {}", operation.queue, operation.kind), render(&page)?);
     Ok(Content { title, tab: "operations", html, status: StatusCode::OK, live, notice: notice(params) })
 }
 
 /// Takes over the operation at once, and continues it in the background.
-pub(crate) async fn resumed(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
-    let operation = named(shared, form).await?;
+pub(crate) async fn resume_operation(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+    let operation = operation_of_request(shared, form).await?;
     let back = of(&operation.queue, &operation.id);
     if !operation.is_running() {
         return Ok(redirect_here(viewer, &back, "did=ended"));
     }
-    let (who, role) = person(viewer);
+    let (who, role) = user_and_role(viewer);
     let mut run = shared.inspector.run_operation(&operation).at_once();
     let goes_on = run.step().await?;
     let (queue, id) = (&operation.queue, &operation.id);

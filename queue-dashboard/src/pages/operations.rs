@@ -15,11 +15,11 @@ use queue_core::inspect::{Operation, OperationState};
 
 use super::{
     CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale,
-    act::{Answer, person, redirect_here},
+    act::{Answer, redirect_here, user_and_role},
+    full_page,
     jobs::Notice,
-    operation,
+    operation, render,
     unread::Unread,
-    whole, written,
 };
 use crate::{
     format::{Moment, number},
@@ -110,7 +110,7 @@ pub(super) fn notice(params: &Params) -> Option<Notice> {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
     match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
@@ -126,7 +126,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     for some in asked.chunks(QUEUES_AT_ONCE).take(QUEUES / QUEUES_AT_ONCE) {
         let calls = some.iter().map(|name| shared.inspector.operations(name).map(move |operations| (*name, operations)).boxed());
         for (name, answer) in together(calls.collect()).await {
-            operations.extend(unread.or_note(name, answer).into_iter().flatten());
+            operations.extend(unread.take_or_record(name, answer).into_iter().flatten());
         }
     }
     operations.sort_by_key(|operation: &Operation| (!operation.is_running(), std::cmp::Reverse(operation.started_ms)));
@@ -145,25 +145,25 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     Ok(Content {
         title: "Operations".to_owned(),
         tab: "operations",
-        html: written(&page)?,
+        html: render(&page)?,
         status,
         live: Some(live),
         notice: notice(params),
     })
 }
 
-pub(crate) async fn stopped(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
+pub(crate) async fn stop_operation(shared: &Shared, viewer: &Viewer, form: &Params) -> Answer {
     let (queue, id) = (form.text::<128>("queue"), form.text::<64>("id"));
     if queue.is_empty() || id.is_empty() {
         return Err(operation::none());
     }
     let back = if form.get("back") == Some("operation") { operation::of(&queue, &id) } else { of_queue(&queue) };
     // An operation that has ended is not changed, so there is no line in the log.
-    if !operation::named(shared, form).await?.is_running() {
+    if !operation::operation_of_request(shared, form).await?.is_running() {
         return Ok(redirect_here(viewer, &back, "did=ended"));
     }
     let stopped = shared.inspector.stop_operation(&queue, &id).await?;
-    let (who, role) = person(viewer);
+    let (who, role) = user_and_role(viewer);
     let changed = stopped.changed;
     tracing::info!(target: "queue_dashboard::audit", ?who, role, action = "stop", queue, operation = id, changed, "changed by an operator");
     shared.expire_snapshot().await;

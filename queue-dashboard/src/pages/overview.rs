@@ -16,8 +16,9 @@ use queue_core::{
 use super::{
     Content, Stale,
     chart::{Chart, Part},
+    full_page,
     queues::Row,
-    whole, written,
+    render,
 };
 use crate::{
     findings::{Finding, findings},
@@ -89,7 +90,7 @@ struct Tile {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>) -> Response {
     match content(&shared, &viewer).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
@@ -98,14 +99,14 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer) -> Result<Content,
     let view = shared.view().await;
     let seen = view.snapshot.as_ref().map(|snapshot| {
         let history = shared.history.lock().unwrap_or_else(PoisonError::into_inner);
-        see(snapshot, &history, &shared.settings.secrets)
+        summarize(snapshot, &history, &shared.settings.secrets)
     });
-    let html = written(&Page { viewer, stale: Stale::of(&view), seen })?;
+    let html = render(&Page { viewer, stale: Stale::of(&view), seen })?;
     let status = if view.snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     Ok(Content { title: "Overview".to_owned(), tab: "overview", html, status, live: Some("/live/overview".to_owned()), notice: None })
 }
 
-fn see(snapshot: &Snapshot, history: &History, secrets: &Secrets) -> Seen {
+fn summarize(snapshot: &Snapshot, history: &History, secrets: &Secrets) -> Seen {
     let now = SystemTime::now();
     let mut queues: Vec<_> = snapshot.queues.iter().collect();
     queues.sort_by_key(|queue| {

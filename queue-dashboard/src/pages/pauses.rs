@@ -7,13 +7,13 @@ use queue_core::{
     inspect::{Pause, Pausing},
 };
 
-use super::act::person;
+use super::act::user_and_role;
 use crate::{format::short, guard::Viewer, params::Params, problem::Problem};
 
 /// The reason and the end in a form, and its sender.
-pub(super) fn pausing(viewer: &Viewer, form: &Params) -> Result<Pausing, Problem> {
+pub(super) fn pause_of_form(viewer: &Viewer, form: &Params) -> Result<Pausing, Problem> {
     let mut pausing = Pausing::new().because(form.text::<1024>("reason"));
-    let (who, _) = person(viewer);
+    let (who, _) = user_and_role(viewer);
     if who != "-" {
         pausing = pausing.by(who);
     }
@@ -35,7 +35,7 @@ pub(super) fn pausing(viewer: &Viewer, form: &Params) -> Result<Pausing, Problem
 }
 
 /// The end, the operator and the reason of a pause, as a short text.
-pub(super) fn described(pause: &Pause) -> String {
+pub(super) fn describe_pause(pause: &Pause) -> String {
     let text = pause.to_string();
     short(text.strip_prefix("paused").unwrap_or(&text).trim_start_matches([' ', ':']), 200)
 }

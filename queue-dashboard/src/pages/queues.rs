@@ -15,7 +15,7 @@ use axum::{
 };
 use queue_core::JobState;
 
-use super::{Content, Stale, jobs::Notice, pauses::described, whole, written};
+use super::{Content, Stale, full_page, jobs::Notice, pauses::describe_pause, render};
 use crate::{
     format::{Moment, number, rate},
     guard::Viewer,
@@ -72,8 +72,8 @@ impl Row {
             workers: queue.stats.workers,
             unserved: queue.stats.workers == 0 && queue.stats.count(JobState::Ready) > 0,
             paused: queue.stats.paused,
-            pause: queue.stats.pause.as_ref().map(described).unwrap_or_default(),
-            tasks: queue.paused_tasks.iter().map(|(task, pause)| (task.clone(), described(pause))).collect(),
+            pause: queue.stats.pause.as_ref().map(describe_pause).unwrap_or_default(),
+            tasks: queue.paused_tasks.iter().map(|(task, pause)| (task.clone(), describe_pause(pause))).collect(),
         }
     }
 
@@ -102,7 +102,7 @@ struct Page<'a> {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
     match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
@@ -137,5 +137,5 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     }
     let status = if view.snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let live = format!("/live/queues?{}", query(&[("text", &page.text), ("from", &from.to_string())]));
-    Ok(Content { title: "Queues".to_owned(), tab: "queues", html: written(&page)?, status, live: Some(live), notice: Notice::of(params) })
+    Ok(Content { title: "Queues".to_owned(), tab: "queues", html: render(&page)?, status, live: Some(live), notice: Notice::of(params) })
 }

@@ -12,9 +12,8 @@ use axum::{
 use queue_core::schedule::{ScheduleAddress, ScheduleHappened, ScheduleRecord};
 
 use super::{
-    Content, Stale,
+    Content, Stale, full_page, render,
     schedules::{Badge, Run, notice, why_not_run},
-    whole, written,
 };
 use crate::{
     findings::capital,
@@ -62,7 +61,7 @@ pub(crate) async fn page(
     RawQuery(query): RawQuery,
 ) -> Response {
     match content(&shared, &viewer, &queue, &name, &Params::parse(query.unwrap_or_default().as_bytes())).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
@@ -94,7 +93,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, queue: &str, name:
     Ok(Content {
         title: address.to_string(),
         tab: "schedules",
-        html: written(&page)?,
+        html: render(&page)?,
         status: StatusCode::OK,
         live: Some(live),
         notice: notice(params),

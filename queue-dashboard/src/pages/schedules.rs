@@ -12,7 +12,7 @@ use axum::{
 use futures_util::FutureExt;
 use queue_core::schedule::{ScheduleRan, ScheduleRecord};
 
-use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, jobs::Notice, unread::Unread, whole, written};
+use super::{CHOICES, Content, QUEUES, QUEUES_AT_ONCE, Stale, full_page, jobs::Notice, render, unread::Unread};
 use crate::{
     format::{Moment, count, short},
     guard::Viewer,
@@ -166,7 +166,7 @@ pub(super) fn notice(params: &Params) -> Option<Notice> {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
     match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
@@ -200,7 +200,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     };
     let status = if snapshot.is_some() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let live = format!("/live/schedules?{}", asked(Some(&from).filter(|_| !is_first)));
-    Ok(Content { title: "Schedules".to_owned(), tab: "schedules", html: written(&page)?, status, live: Some(live), notice: notice(params) })
+    Ok(Content { title: "Schedules".to_owned(), tab: "schedules", html: render(&page)?, status, live: Some(live), notice: notice(params) })
 }
 
 /// The schedules of these queues from a position on, and the start of the next page.
@@ -216,7 +216,7 @@ async fn find(shared: &Shared, queues: &[&String], from: &Place, unread: &mut Un
             calls.push(schedules.page(name, offset, room).map(move |page| (*name, offset, page)).boxed());
         }
         for (name, offset, page) in together(calls).await {
-            let Some((records, next)) = unread.or_note(name, page) else { continue };
+            let Some((records, next)) = unread.take_or_record(name, page) else { continue };
             let room = PAGE - found.len();
             let (there, room_for) = (records.len(), records.len().min(room));
             found.extend(records.into_iter().take(room));

@@ -18,11 +18,11 @@ use queue_core::{
     inspect::{Filter, Found, JobRecord},
 };
 
-use super::{Content, Stale, whole, written};
+use super::{Content, Stale, full_page, render};
 use crate::{
     format::{Moment, number, short, short_id},
     guard::Viewer,
-    jobs::{PAGE, PAGES, PATIENCE, hidden, next_page},
+    jobs::{PAGE, PAGES, PATIENCE, next_page, secret_filter_error},
     params::{Params, query},
     paths::path_of,
     problem::Problem,
@@ -70,7 +70,7 @@ struct Row {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
     match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
@@ -81,7 +81,7 @@ async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Co
     let (mut problem, mut found) = (None, None);
     if !text.is_empty() {
         match text.parse::<Filter>() {
-            Ok(filter) => match hidden(&filter) {
+            Ok(filter) => match secret_filter_error(&filter) {
                 None => found = Some(part(shared, filter, params).await?),
                 why => problem = why,
             },
@@ -89,7 +89,7 @@ async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Co
         }
     }
     let page = Page { viewer, stale: Stale::of(&view), filter: &text, problem, found };
-    Ok(Content { title: "Search".to_owned(), tab: "search", html: written(&page)?, status: StatusCode::OK, live: None, notice: None })
+    Ok(Content { title: "Search".to_owned(), tab: "search", html: render(&page)?, status: StatusCode::OK, live: None, notice: None })
 }
 
 async fn part(shared: &Shared, filter: Filter, params: &Params) -> Result<Part, Problem> {

@@ -13,7 +13,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::{Content, framed, is_local};
+use super::{Content, is_local, with_frame};
 use crate::{
     cookie::set,
     guard::{Form, Viewer},
@@ -29,7 +29,7 @@ struct Page<'a> {
 
 pub(crate) fn page(viewer: &Viewer, wrong: bool) -> Response {
     match (Page { viewer, wrong }).render() {
-        Ok(html) => framed(
+        Ok(html) => with_frame(
             viewer,
             &Content { title: "Sign in".to_owned(), tab: "", html, status: StatusCode::UNAUTHORIZED, live: None, notice: None },
             "",

@@ -12,7 +12,7 @@ use axum::{
 };
 use queue_core::topics::{EventInfo, SubscriptionInfo, TopicInfo};
 
-use super::{Content, Notice, Stale, whole, written};
+use super::{Content, Notice, Stale, full_page, render};
 use crate::{
     format::{Moment, ago, number, short, span},
     guard::Viewer,
@@ -116,7 +116,7 @@ fn notice(params: &Params) -> Option<Notice> {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
     match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
@@ -156,5 +156,5 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         next,
     };
     let live = Some(format!("/live/topic?{}", here(&after)));
-    Ok(Content { title: name.clone(), tab: "topics", html: written(&page)?, status: StatusCode::OK, live, notice: notice(params) })
+    Ok(Content { title: name.clone(), tab: "topics", html: render(&page)?, status: StatusCode::OK, live, notice: notice(params) })
 }

@@ -12,7 +12,7 @@ use axum::{
 };
 use queue_core::topics::{SubscriptionInfo, TopicInfo};
 
-use super::{Content, Stale, whole, written};
+use super::{Content, Stale, full_page, render};
 use crate::{
     format::{Moment, count, number, span},
     guard::Viewer,
@@ -75,7 +75,7 @@ pub(super) fn of_topic(topic: &str) -> String {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
     match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
@@ -86,7 +86,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, _: &Params) -> Res
     let (topics, now) = (shared.inspector.topics().await?, SystemTime::now());
     let more = topics.len().saturating_sub(PAGE);
     let rows = topics.into_iter().take(PAGE).map(|topic| Row::new(topic, now)).collect();
-    let html = written(&Page { viewer, stale: Stale::of(&view), rows, more })?;
+    let html = render(&Page { viewer, stale: Stale::of(&view), rows, more })?;
     let live = Some("/live/topics".to_owned());
     Ok(Content { title: "Topics".to_owned(), tab: "topics", html, status: StatusCode::OK, live, notice: None })
 }

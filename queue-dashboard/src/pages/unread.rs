@@ -29,7 +29,7 @@ impl Unread {
     }
 
     /// Returns the answer of a queue, or records its error.
-    pub(crate) fn or_note<T>(&mut self, queue: &str, answer: Result<T, Error>) -> Option<T> {
+    pub(crate) fn take_or_record<T>(&mut self, queue: &str, answer: Result<T, Error>) -> Option<T> {
         answer.map_err(|error| self.push(queue, error_text(&error))).ok()
     }
 
@@ -41,7 +41,7 @@ impl Unread {
     }
 
     /// Whether the list may be incomplete.
-    pub(crate) fn hides(&self) -> bool {
+    pub(crate) fn may_be_incomplete(&self) -> bool {
         self.is_stale || self.all > 0
     }
 

@@ -19,7 +19,7 @@ use queue_core::{
     inspect::{Filter, Transition, Watch, Watched},
 };
 
-use super::{Content, Stale, whole, written};
+use super::{Content, Stale, full_page, render};
 use crate::{
     format::{Moment, short, short_id},
     guard::Viewer,
@@ -130,7 +130,7 @@ impl Kept {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
     match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes()), None, None).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
@@ -153,7 +153,7 @@ pub(crate) async fn content(
     let rows = watching.into_iter().flat_map(|watching| &watching.seen);
     let rows = rows.filter_map(|(number, watched)| Some((*number, Row::new(watched, now)?))).collect();
     let page = Page { viewer, stale: Stale::of(&view), filter: &filter, problem, rows };
-    Ok(Content { title: "Watch".to_owned(), tab: "watch", html: written(&page)?, status: StatusCode::OK, live, notice: None })
+    Ok(Content { title: "Watch".to_owned(), tab: "watch", html: render(&page)?, status: StatusCode::OK, live, notice: None })
 }
 
 impl Row {

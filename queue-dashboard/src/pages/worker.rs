@@ -15,12 +15,11 @@ use queue_core::{
 };
 
 use super::{
-    Content, Stale,
+    Content, Stale, full_page,
     job::{Bar, bar},
     jobs::Notice,
-    whole,
+    render,
     workers::Load,
-    written,
 };
 use crate::{
     findings::{is_silent, name},
@@ -83,7 +82,7 @@ impl Row {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
     match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
@@ -93,7 +92,7 @@ pub(super) fn none() -> Problem {
 }
 
 /// The worker of the request.
-pub(super) fn named(params: &Params) -> Result<ProcessId, Problem> {
+pub(super) fn worker_of_request(params: &Params) -> Result<ProcessId, Problem> {
     params.get("id").and_then(|id| id.parse().ok()).ok_or_else(none)
 }
 
@@ -109,7 +108,7 @@ fn notice(params: &Params) -> Option<Notice> {
 }
 
 /// Whether it is stopping, has stopped in order, or has a stop request. A stop cannot be undone.
-pub(super) fn stops(worker: &WorkerRecord) -> bool {
+pub(super) fn is_stopping(worker: &WorkerRecord) -> bool {
     worker.mode() == WorkerMode::Stopping || worker.unconfirmed_request().is_some_and(|ask| ask.mode == WorkerMode::Stopping)
 }
 
@@ -123,7 +122,7 @@ pub(super) fn badge(worker: &WorkerRecord) -> Option<String> {
 }
 
 pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -> Result<Content, Problem> {
-    let id = named(params)?;
+    let id = worker_of_request(params)?;
     let view = shared.view().await;
     let known = view.snapshot.as_ref().and_then(|snapshot| snapshot.details.workers.iter().find(|worker| worker.id == id));
     let worker = known.ok_or_else(none)?;
@@ -149,7 +148,7 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         is_silent: is_silent(worker),
         badge: badge(worker),
         works: worker.unconfirmed_request().map_or(worker.mode(), |ask| ask.mode) == WorkerMode::Works,
-        can_be_asked: worker.load.is_some() && !worker.lease_left.is_zero() && !stops(worker),
+        can_be_asked: worker.load.is_some() && !worker.lease_left.is_zero() && !is_stopping(worker),
         facts,
         more_queues: worker.queues.len() - queues.len(),
         queues,
@@ -157,6 +156,6 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
         is_whole: held.is_whole,
     };
     let live = format!("/live/worker?{}", query(&[("id", &id.to_string())]));
-    let (title, html) = (name(worker), written(&page)?);
+    let (title, html) = (name(worker), render(&page)?);
     Ok(Content { title, tab: "workers", html, status: StatusCode::OK, live: Some(live), notice: notice(params) })
 }

@@ -14,7 +14,7 @@ use queue_core::{
     inspect::{WorkerLoad, WorkerRecord},
 };
 
-use super::{Content, Stale, whole, worker::badge, written};
+use super::{Content, Stale, full_page, render, worker::badge};
 use crate::{
     findings::{is_silent, name},
     format::{Moment, ago, number, short, span},
@@ -119,7 +119,7 @@ impl Row {
 
 pub(crate) async fn page(State(shared): State<Arc<Shared>>, Extension(viewer): Extension<Viewer>, RawQuery(query): RawQuery) -> Response {
     match content(&shared, &viewer, &Params::parse(query.unwrap_or_default().as_bytes())).await {
-        Ok(content) => whole(&shared, &viewer, &content),
+        Ok(content) => full_page(&shared, &viewer, &content),
         Err(problem) => problem.page(&viewer),
     }
 }
@@ -159,5 +159,5 @@ pub(crate) async fn content(shared: &Shared, viewer: &Viewer, params: &Params) -
     }
     let status = if page.seen { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let live = format!("/live/workers?{}", query(&[("from", &from.to_string())]));
-    Ok(Content { title: "Workers".to_owned(), tab: "workers", html: written(&page)?, status, live: Some(live), notice: None })
+    Ok(Content { title: "Workers".to_owned(), tab: "workers", html: render(&page)?, status, live: Some(live), notice: None })
 }

@@ -99,10 +99,10 @@ impl Scene {
         let lane = broker.register(&Register::lane(LONG_QUEUE, process, LEASE).with_info(info)).await.unwrap().name;
         let turn = Turn::new(LONG_QUEUE, lane.clone(), 1, LEASE).claim(1);
         let job = broker.turn(&turn).await.unwrap().deliveries.pop().expect("a job waits");
-        let mut told = JobProgress::new(job.id.clone(), job.claim, 1);
-        told.progress = Some(ProgressNow::new(1, Some(0.25), "a long message without an end in sight ".repeat(5), None));
+        let mut observed = JobProgress::new(job.id.clone(), job.claim, 1);
+        observed.progress = Some(ProgressNow::new(1, Some(0.25), "a long message without an end in sight ".repeat(5), None));
         let mut reported = ProgressReport::new(LONG_QUEUE, lane.clone());
-        reported.jobs.push(told);
+        reported.jobs.push(observed);
         broker.store_progress(&reported).await.unwrap();
         let load = WorkerLoad::new(1, 8).using(Some(48_234_496), Some(12_570)).working(WorkerMode::Quiet, 1);
         broker.extend(&[Extend::new(LONG_QUEUE, lane, 1, LEASE).with_load(load)]).await.remove(0).unwrap();

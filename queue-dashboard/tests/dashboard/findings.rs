@@ -173,10 +173,10 @@ async fn a_job_that_has_ended_has_no_progress_bar(bed: Bed) {
     bed.enqueue("one", None).await;
     let (broker, lane) = (bed.client.broker(), lane(&bed, "mail", WorkerInfo::default()).await);
     let job = broker.turn(&Turn::new("mail", lane.clone(), 1, LEASE).claim(1)).await.unwrap().deliveries.remove(0);
-    let mut told = JobProgress::new(job.id.clone(), job.claim, 1);
-    told.progress = Some(ProgressNow::new(1, Some(0.5), "half", None));
+    let mut reported = JobProgress::new(job.id.clone(), job.claim, 1);
+    reported.progress = Some(ProgressNow::new(1, Some(0.5), "half", None));
     let mut request = ProgressReport::new("mail", lane.clone());
-    request.jobs.push(told);
+    request.jobs.push(reported);
     assert_eq!(broker.store_progress(&request).await.unwrap(), [true]);
     let site = bed.site().await;
     let page = site.get("/jobs/mail/one").await.body;

@@ -131,10 +131,10 @@ async fn a_worker_shows_what_runs_on_it(bed: Bed) {
     assert!(list.contains("1 live"), "{list}");
     assert!(eventually(&site, &path, "No job runs on it").await.contains(">unknown<"));
     let job = broker.turn(&Turn::new("mail", lane.clone(), 1, lease).claim(1)).await.unwrap().deliveries.remove(0);
-    let mut told = JobProgress::new(job.id.clone(), job.claim, 1);
-    told.progress = Some(ProgressNow::new(1, Some(0.25), "<b>first</b> token=s1", None));
+    let mut observed = JobProgress::new(job.id.clone(), job.claim, 1);
+    observed.progress = Some(ProgressNow::new(1, Some(0.25), "<b>first</b> token=s1", None));
     let mut reported = ProgressReport::new("mail", lane.clone());
-    reported.jobs.push(told);
+    reported.jobs.push(observed);
     assert_eq!(broker.store_progress(&reported).await.unwrap(), [true]);
     let page = site.get(&path).await.body;
     for text in ["/jobs/mail/one", "send_mail", r#"<progress max="1000" value="250""#, "25 %", "&#60;b&#62;first&#60;/b&#62; token=•"] {
@@ -286,9 +286,9 @@ async fn failures_that_are_alike_are_one_row_and_are_acted_on_together(bed: Bed)
     let sure = [&all[..], &[("sure", "yes")]].concat();
     assert_eq!(site.post("view", "/jobs/requeue", &sure).await.status, 403);
     let answer = site.post("operate", "/jobs/requeue", &sure).await;
-    let told = "/queue/failures?queue=mail&did=requeue&all=2&left=0";
-    assert_eq!((answer.status, answer.headers["location"].as_str()), (303, told));
-    assert!(site.get(told.strip_prefix("/queue").unwrap()).await.body.contains("2 jobs were requeued."));
+    let observed = "/queue/failures?queue=mail&did=requeue&all=2&left=0";
+    assert_eq!((answer.status, answer.headers["location"].as_str()), (303, observed));
+    assert!(site.get(observed.strip_prefix("/queue").unwrap()).await.body.contains("2 jobs were requeued."));
     assert_eq!((stats().await.count(JobState::Dead), stats().await.count(JobState::Ready)), (1, 2));
     for wrong in ["timeout", "../x"] {
         let form: Vec<(&str, &str)> = sure.iter().map(|(name, old)| (*name, if *name == "failure" { wrong } else { *old })).collect();
@@ -447,9 +447,9 @@ async fn all_jobs_of_a_state_are_changed_after_a_question(bed: Bed) {
     let sure = [&all[..], &[("sure", "yes"), ("reason", "not today"), ("job", "mail/job-001")]].concat();
     assert_eq!(site.post("view", "/jobs/cancel", &sure).await.status, 403);
     let answer = site.post("operate", "/jobs/cancel", &sure).await;
-    let told = "/queue/jobs?state=ready&queue=mail&did=cancel&all=60&left=0";
-    assert_eq!((answer.status, answer.headers["location"].as_str()), (303, told));
-    assert!(site.get(told.strip_prefix("/queue").unwrap()).await.body.contains("60 jobs were cancelled."));
+    let observed = "/queue/jobs?state=ready&queue=mail&did=cancel&all=60&left=0";
+    assert_eq!((answer.status, answer.headers["location"].as_str()), (303, observed));
+    assert!(site.get(observed.strip_prefix("/queue").unwrap()).await.body.contains("60 jobs were cancelled."));
     assert_eq!((stats().await.count(JobState::Cancelled), stats().await.count(JobState::Ready)), (60, 0));
     assert!(site.get("/jobs/mail/job-007").await.body.contains("not today"));
     for (field, value, status) in [("queue", "none", 404), ("state", "done", 400), ("state", "strange", 400)] {
@@ -591,11 +591,11 @@ async fn progress_and_log_of_a_job_are_live_and_hide_secrets(bed: Bed) {
     let tell = async |seq: u64, fraction: f64, message: &str, line: &str| {
         let value =
             queue_core::__private::codec::encode(&std::collections::BTreeMap::from([("api_key", "hunter3"), ("at", "here")])).unwrap();
-        let mut told = JobProgress::new(job.id.clone(), job.claim, 2);
-        told.progress = Some(ProgressNow::new(seq, Some(fraction), message, Some(value)));
-        (told.first, told.lines) = (seq - 1, vec![LineNow::new(LogLevel::Warn, line)]);
+        let mut observed = JobProgress::new(job.id.clone(), job.claim, 2);
+        observed.progress = Some(ProgressNow::new(seq, Some(fraction), message, Some(value)));
+        (observed.first, observed.lines) = (seq - 1, vec![LineNow::new(LogLevel::Warn, line)]);
         let mut request = ProgressReport::new("mail", lane.clone());
-        request.jobs.push(told);
+        request.jobs.push(observed);
         assert_eq!(broker.store_progress(&request).await.unwrap(), [true]);
     };
     tell(1, 0.25, "<b>first</b> token=s1", "signed in, password=s2 <i>").await;

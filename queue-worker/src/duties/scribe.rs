@@ -94,8 +94,8 @@ async fn send(broker: &DynBroker, contexts: Vec<JobContext>) {
         match answer {
             Ok(Ok(_)) => {}
             // The broker detects duplicate lines by their numbers.
-            Err(_) => put_back(&contexts, request),
-            Ok(Err(error)) if error.is_transient() => put_back(&contexts, request),
+            Err(_) => return_unstored(&contexts, request),
+            Ok(Err(error)) if error.is_transient() => return_unstored(&contexts, request),
             Ok(Err(error)) => {
                 if !matches!(error, Error::BrokerFull { .. } | Error::Forgotten(_)) {
                     tracing::debug!(%queue, jobs, %error, "the broker rejected progress and log lines");
@@ -106,7 +106,7 @@ async fn send(broker: &DynBroker, contexts: Vec<JobContext>) {
     contexts.iter().for_each(JobContext::reported_was_sent);
 }
 
-fn put_back(contexts: &[JobContext], request: ProgressReport) {
+fn return_unstored(contexts: &[JobContext], request: ProgressReport) {
     for reported in request.jobs {
         if let Some(context) = contexts.iter().find(|context| context.claim() == reported.claim && *context.id() == reported.id) {
             context.put_back_reported(reported);

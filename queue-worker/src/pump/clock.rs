@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Pump, far, reason::Reason};
+use super::{Pump, far_future, reason::Reason};
 use crate::{
     time::now,
     tuning::{POLL, POLL_SHARE, POLLED_TOGETHER},
@@ -20,7 +20,7 @@ impl Pump {
                 continue;
             }
             // The answer contains the time of the next poll.
-            self.queues.set_wake(queue, now + far());
+            self.queues.set_wake(queue, now + far_future());
             self.poll(queue, now);
         }
         self.send_heartbeats(now);
@@ -74,7 +74,7 @@ impl Pump {
 /// about five times a second. If there are few lanes, each polls it once a second. The interval is
 /// random, so that lanes do not poll at the same time.
 pub(super) fn poll_interval(workers: usize) -> Duration {
-    let shared = POLL_SHARE.saturating_mul(u32::try_from(workers).unwrap_or(u32::MAX)).min(far());
+    let shared = POLL_SHARE.saturating_mul(u32::try_from(workers).unwrap_or(u32::MAX)).min(far_future());
     shared.max(POLL).mul_f64(0.75 + fastrand::f64() / 2.0)
 }
 

@@ -10,12 +10,12 @@ use crate::tuning::MOST_WORK;
 impl Lane {
     /// Takes the endings that fit into one turn. The others stay for the next turn.
     pub(super) fn take_finishes(&mut self) -> Vec<Finish> {
-        let rest = self.finishes.split_off(self.fitting());
+        let rest = self.finishes.split_off(self.endings_per_turn());
         mem::replace(&mut self.finishes, rest)
     }
 
     /// The number of endings that fit into one turn.
-    pub(super) fn fitting(&self) -> usize {
+    pub(super) fn endings_per_turn(&self) -> usize {
         let (mut bytes, mut done) = (0, 0);
         let fit = self.finishes.iter().take_while(|finish| {
             bytes += size(finish);

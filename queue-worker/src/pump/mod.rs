@@ -118,7 +118,7 @@ impl Pump {
         loop {
             self.check_stage();
             if self.is_done() {
-                return self.leave().await;
+                return self.release_lanes().await;
             }
             self.plan();
             let wake = self.next_wake();
@@ -217,6 +217,6 @@ impl Pump {
 }
 
 /// A time that is too far in the future to be reached.
-fn far() -> Duration {
+fn far_future() -> Duration {
     Duration::from_secs(60)
 }

@@ -32,7 +32,7 @@ pub(super) struct Stopping {
     /// time.
     notice: Instant,
     /// The end of the time that cancelled handlers have. A handler that runs longer is stuck.
-    hurried: Option<Instant>,
+    cancelling_since: Option<Instant>,
     /// Since when no handler runs.
     idle: Option<Instant>,
     /// Whether the worker no longer waits for running handlers.
@@ -56,7 +56,7 @@ impl Stop {
 impl Pump {
     /// Whether another stage can follow.
     pub(super) fn awaits_stage(&self) -> bool {
-        self.stop.times.as_ref().is_none_or(|stopping| stopping.hurried.is_none())
+        self.stop.times.as_ref().is_none_or(|stopping| stopping.cancelling_since.is_none())
     }
 
     pub(super) fn check_stage(&mut self) {
@@ -68,10 +68,10 @@ impl Pump {
         let now = now();
         let settings = &self.shared.settings;
         let notice = now + (settings.grace - settings.notice());
-        let stopping = self.stop.times.get_or_insert(Stopping { notice, hurried: None, idle: None, gave_up: false });
+        let stopping = self.stop.times.get_or_insert(Stopping { notice, cancelling_since: None, idle: None, gave_up: false });
         self.shared.status.stopping.store(true, Ordering::Relaxed);
-        if stopping.hurried.is_none() && (stage == Stage::Hurrying || gone || now >= stopping.notice) {
-            stopping.hurried = Some(now + settings.notice() + STUCK);
+        if stopping.cancelling_since.is_none() && (stage == Stage::Cancelling || gone || now >= stopping.notice) {
+            stopping.cancelling_since = Some(now + settings.notice() + STUCK);
             self.cancel(CancelCause::Shutdown, |_| true);
         }
     }
@@ -88,13 +88,13 @@ impl Pump {
         let now = now();
         let idle = if running { None } else { Some(*stopping.idle.get_or_insert(now)) };
         stopping.idle = idle;
-        let given_up = stopping.hurried.is_some_and(|end| now >= end);
+        let given_up = stopping.cancelling_since.is_some_and(|end| now >= end);
         if running && given_up && !mem::replace(&mut stopping.gave_up, true) {
             self.abandon_stuck_handlers();
         }
         let Some(stopping) = &self.stop.times else { return false };
         // A process that is about to exit has less time.
-        if (running && !given_up) || stopping.hurried.is_some_and(|end| now >= end + self.last_turns()) {
+        if (running && !given_up) || stopping.cancelling_since.is_some_and(|end| now >= end + self.last_turns()) {
             return !running || given_up;
         }
         // The wait for an unanswered claim is shorter than that for an ending.
@@ -102,8 +102,9 @@ impl Pump {
     }
 
     /// How long endings may be submitted after the worker has stopped waiting for handlers. A
-    /// process that is about to exit has less time. With the time of [`leave`](Self::leave), it
-    /// ends before it is [ended](crate::shutdown::stop_at).
+    /// process that is about to exit has less time. With the time of
+    /// [`release_lanes`](Self::release_lanes), it ends before it is
+    /// [ended](crate::shutdown::stop_at_signal).
     fn last_turns(&self) -> Duration {
         match self.shared.settings.exit {
             Some(_) if self.stop.times.as_ref().is_some_and(|stopping| stopping.gave_up) => LAST_DEEDS / 2,
@@ -130,9 +131,9 @@ impl Pump {
         let stopping = self.stop.times.as_ref()?;
         let now = now();
         let steps = [
-            Some(stopping.notice).filter(|_| stopping.hurried.is_none()),
-            stopping.hurried,
-            stopping.hurried.map(|end| end + self.last_turns()),
+            Some(stopping.notice).filter(|_| stopping.cancelling_since.is_none()),
+            stopping.cancelling_since,
+            stopping.cancelling_since.map(|end| end + self.last_turns()),
             stopping.idle.map(|idle| idle + LAST_TURNS),
         ];
         steps.into_iter().flatten().filter(|step| *step > now).min()
@@ -145,7 +146,7 @@ impl Pump {
 
     /// Ends the leases of lanes without jobs, so that no reclaimer waits for them. The other lanes
     /// report that their worker stops, so no crash is charged when their leases expire.
-    pub(super) async fn leave(mut self) -> Stopped {
+    pub(super) async fn release_lanes(mut self) -> Stopped {
         for held in self.slots.iter() {
             let lane = &self.queues[held.lane.queue].lanes[held.lane.lane];
             self.stop.result.stuck += u64::from(lane.generation == held.lane_generation);

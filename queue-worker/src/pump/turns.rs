@@ -138,7 +138,7 @@ impl Pump {
         };
         let finishes = state.lanes[lane].finishes.len();
         // Claimed jobs also use the room of those that this turn ends.
-        let room = self.slots.claimable() + state.lanes[lane].fitting();
+        let room = self.slots.claimable() + state.lanes[lane].endings_per_turn();
         let part = claim.min(room);
         if part == 0 || !self.may_send_turn(queue, part.max(finishes), now) {
             return false;

@@ -151,7 +151,7 @@ impl Thread {
         };
         let end = handler.await;
         *thread = None;
-        joined(end)
+        outcome_of_thread(end)
     }
 
     /// Waits until no handler runs in the thread.
@@ -184,11 +184,11 @@ async fn block_on_handler(threads: &Threads, run: fn(Call) -> Outcome, call: Cal
     };
     if let Some(deadline) = context.deadline() {
         if let Ok(end) = tokio::time::timeout_at(deadline.into(), &mut handler).await {
-            return joined(end);
+            return outcome_of_thread(end);
         }
         context.cancel(CancelCause::TimedOut);
     }
-    joined(handler.await)
+    outcome_of_thread(handler.await)
 }
 
 /// Starts the handler on a thread, within the runtime, so that it may block on a future.
@@ -207,7 +207,7 @@ fn spawn(threads: &Threads, run: fn(Call) -> Outcome, call: Call, span: tracing:
     })
 }
 
-fn joined(end: Result<Caught, RecvError>) -> Outcome {
+fn outcome_of_thread(end: Result<Caught, RecvError>) -> Outcome {
     end.map_or_else(|_| Outcome::Panicked("its thread has ended".to_owned()), returned)
 }
 

@@ -82,12 +82,12 @@ struct Run {
 impl Run {
     async fn run(self, delivery: Delivery) {
         let mut ran = None;
-        let ending = self.steps(delivery, &mut ran).await.unwrap_or_else(|ending| ending);
-        self.answer.give(ending, ran);
+        let ending = self.run_to_ending(delivery, &mut ran).await.unwrap_or_else(|ending| ending);
+        self.answer.report_ending(ending, ran);
     }
 
     /// `Err`: the job ended before its handler began.
-    async fn steps(&self, delivery: Delivery, ran: &mut Option<Ran>) -> Result<Ending, Ending> {
+    async fn run_to_ending(&self, delivery: Delivery, ran: &mut Option<Ran>) -> Result<Ending, Ending> {
         self.may_start()?;
         let envelope = self.decode(&delivery)?;
         let known = self.find(&envelope, &delivery)?;
@@ -99,7 +99,7 @@ impl Run {
             return Err(Ending::Expire);
         }
         self.answer.is_last.store(delivery.attempts.saturating_add(1) >= options.max_attempts, Ordering::Relaxed);
-        let (waited, had_to) = (self.waited(&envelope, &delivery), envelope.delay_ms.is_some() || envelope.at_ms.is_some());
+        let (waited, had_to) = (self.wait_time(&envelope, &delivery), envelope.delay_ms.is_some() || envelope.at_ms.is_some());
         let own_trace = had_to || delivery.odd || self.is_far_from_enqueue(&envelope);
         let payload = find::payload_range(&delivery.envelope, envelope.payload);
         let context = self.inject(known, &delivery, envelope.headers, envelope.tick_ms, &options, completion.clone());
@@ -148,7 +148,7 @@ impl Run {
 
     /// How long the job has waited since it could start, by the broker's clock. This is known only
     /// before its first start.
-    fn waited(&self, envelope: &Envelope<'_>, delivery: &Delivery) -> Option<Duration> {
+    fn wait_time(&self, envelope: &Envelope<'_>, delivery: &Delivery) -> Option<Duration> {
         let first = delivery.attempts == 0 && delivery.crashes == 0 && delivery.snoozes == 0 && delivery.rate_limited == 0;
         let since = envelope.startable_ms().filter(|_| first)?;
         Some(Duration::from_millis(u64::try_from(self.now_ms.saturating_sub(since)).unwrap_or(0)))
@@ -183,7 +183,7 @@ impl Answer {
         self.events.send(Event::Begun { slot: self.slot, context, isolation }).is_ok()
     }
 
-    fn give(mut self, ending: Ending, ran: Option<Ran>) {
+    fn report_ending(mut self, ending: Ending, ran: Option<Ran>) {
         self.send(ending, ran);
     }
 

@@ -151,7 +151,7 @@ impl Inline {
                 Some(event) = self.received.recv() => match event {
                     Event::Ended { slot, ending, .. } => return self.end(slot, ending).await,
                     event => {
-                        self.note(event);
+                        self.handle_event(event);
                         claims = false;
                     }
                 },
@@ -180,7 +180,7 @@ impl Inline {
                     return Ok(ending);
                 }
                 Event::Ended { slot, ending, .. } => drop(self.end(slot, ending).await?),
-                event => self.note(event),
+                event => self.handle_event(event),
             }
         }
         Err(WorkerError::Died("its events have ended".to_owned()))
@@ -192,7 +192,7 @@ impl Inline {
         self.seen.lanes.values().filter_map(|lane| lane.next_due).chain(self.seen.next_tick).min()
     }
 
-    fn note(&mut self, event: Event) {
+    fn handle_event(&mut self, event: Event) {
         if let Event::Begun { slot, context, .. } = event
             && let Some(started) = self.running.get_mut(&slot.index)
         {

@@ -80,8 +80,8 @@ async fn the_first_that_was_added_is_the_outermost() {
         .middleware(Notes("inner", probe.clone()));
     run(worker, async { until_state(&handle, Some(JobState::Done)).await }).await;
     let result = format!("{:?}", Outcome::DoneWith(Encoded::of(&7)));
-    let told = ["outer of plain", "inner of plain", "handler", &format!("inner: {result}"), &format!("outer: {result}")];
-    assert_eq!(probe.notes(), told);
+    let reported = ["outer of plain", "inner of plain", "handler", &format!("inner: {result}"), &format!("outer: {result}")];
+    assert_eq!(probe.notes(), reported);
     assert_eq!(handle.result().await.unwrap(), JobResult::Done(7));
 }
 

@@ -256,9 +256,9 @@ async fn a_retry_after_its_own_time_counts_an_attempt() {
 async fn a_custom_backoff_decides_and_one_that_panics_does_not() {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
     let handle = fails::job().enqueue(&client).await.unwrap();
-    let told = probe.clone();
+    let reported = probe.clone();
     let worker = worker(&client, &probe).custom_backoff(move |failed| {
-        told.note(format!("{} {} {} {}", failed.queue, failed.task, failed.attempt, failed.error));
+        reported.note(format!("{} {} {} {}", failed.queue, failed.task, failed.attempt, failed.error));
         match failed.attempt {
             1 => panic!("as it must"),
             2 => Duration::ZERO,
@@ -280,11 +280,11 @@ async fn a_custom_backoff_decides_and_one_that_panics_does_not() {
 async fn the_sources_of_an_error_are_kept_and_a_custom_backoff_sees_the_error_itself() {
     let (client, probe) = (memory().await, Arc::new(Probe::default()));
     let handle = meets_errors::job().enqueue(&client).await.unwrap();
-    let told = probe.clone();
+    let reported = probe.clone();
     let worker = worker(&client, &probe).custom_backoff(move |failed| {
         let closing = failed.failure.error().is_some_and(|error| error.is::<Closing>());
         let kind = failed.failure.find::<std::io::Error>().map(std::io::Error::kind);
-        told.note(format!("{closing} {kind:?} {}", failed.error));
+        reported.note(format!("{closing} {kind:?} {}", failed.error));
         Duration::ZERO
     });
     run(worker, async { until_state(&handle, Some(JobState::Dead)).await }).await;

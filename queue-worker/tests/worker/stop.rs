@@ -106,10 +106,10 @@ async fn a_stop_within(grace: Duration) -> Duration {
     let begun = Instant::now();
     shutdown.drain();
     probe.noted("told", 1).await;
-    let told = begun.elapsed();
+    let reported = begun.elapsed();
     let stopped = ended(running).await;
     let took = begun.elapsed();
-    assert!(told >= grace.mul_f64(0.75) - MOMENT, "a handler is told to stop in the last quarter, and not after {told:?}");
+    assert!(reported >= grace.mul_f64(0.75) - MOMENT, "a handler is told to stop in the last quarter, and not after {reported:?}");
     assert!(took >= grace - MOMENT, "a grace of {grace:?} took {took:?}");
     assert_eq!(
         (stopped.finished, stopped.returned, stopped.stuck),
@@ -126,7 +126,7 @@ async fn the_second_stage_does_not_wait_for_the_grace_time() {
     let running = start(worker(&client, &probe).grace(patience() * 2), &shutdown);
     probe.noted("started", 1).await;
     shutdown.drain();
-    shutdown.hurry();
+    shutdown.cancel_handlers();
     assert_eq!(ended(running).await.returned, 1);
     assert_eq!(job.status().await.unwrap(), Some(JobState::Ready));
 }
@@ -137,7 +137,7 @@ async fn an_error_because_of_the_stop_is_not_charged() {
     let job = complains::job().enqueue(&client).await.unwrap();
     let running = start(worker(&client, &probe), &shutdown);
     probe.noted("started", 1).await;
-    shutdown.hurry();
+    shutdown.cancel_handlers();
     assert_eq!(ended(running).await.returned, 1);
     let record = client.inspector().show(job.address()).await.unwrap();
     assert_eq!((record.state, record.failures, record.errors.len()), (JobState::Ready, 0, 0));

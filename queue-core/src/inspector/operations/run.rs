@@ -237,7 +237,7 @@ impl RunOperation {
                 self.operation = operation;
                 Ok(false)
             }
-            _ => Err(self.gone()),
+            _ => Err(self.no_such_operation()),
         }
     }
 
@@ -303,7 +303,7 @@ impl RunOperation {
     /// The step was rejected: the operation was stopped or taken over, or a failover has lost the
     /// last steps. True: it continues from the stored state.
     fn restart_from_stored(&mut self, answer: Operated) -> Result<bool> {
-        let Operated::Other(operation) = answer else { return Err(self.gone()) };
+        let Operated::Other(operation) = answer else { return Err(self.no_such_operation()) };
         self.continue_from(operation)?;
         Ok(self.is_runner && self.operation.is_running())
     }
@@ -312,7 +312,7 @@ impl RunOperation {
         self.inspector.operate(Operate::new(&*self.operation.queue, &*self.operation.id, deed)).await
     }
 
-    fn gone(&self) -> Error {
+    fn no_such_operation(&self) -> Error {
         Error::NoSuchOperation(self.operation.address())
     }
 

@@ -44,7 +44,7 @@ pub(crate) struct Peers {
 
 impl Peers {
     /// The sockets of the other listening processes.
-    fn beside(own: &Path) -> io::Result<Self> {
+    fn new(own: &Path) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
         let folder = own.parent().unwrap_or(own).to_owned();
@@ -105,7 +105,7 @@ pub(crate) fn listen(database: &Path, listeners: Listeners, io: &IoThread) -> Re
     let guard = Guard(own);
     let _entered = io.handle().enter();
     let socket = tokio::net::UnixDatagram::from_std(socket).map_err(problem)?;
-    let peers = Peers::beside(&guard.0).map_err(problem)?;
+    let peers = Peers::new(&guard.0).map_err(problem)?;
     io.spawn(Box::pin(receive(socket, place, listeners)));
     Ok((guard, peers))
 }

@@ -60,7 +60,7 @@ struct State<'a> {
 
 impl Health {
     /// `/health`: 503 if a restart may help.
-    pub(super) fn live(&self) -> Answer {
+    pub(super) fn liveness(&self) -> Answer {
         let state = State::of(self, now());
         answer(&state, state.live)
     }
@@ -143,7 +143,7 @@ mod tests {
     async fn a_process_is_live_unless_its_pump_stands_still_and_ready_while_it_takes_jobs() {
         let health = health().await;
         assert_eq!(state(&health, now()), ("waiting", true, false), "a restart brings no broker");
-        assert!(health.live().status.starts_with("200") && health.ready().status.starts_with("503"));
+        assert!(health.liveness().status.starts_with("200") && health.ready().status.starts_with("503"));
         health.connection.answered();
         health.status.pulse.set(now());
         health.status.reached.store(true, Ordering::Relaxed);
@@ -169,7 +169,7 @@ mod tests {
             health.restarts.panicked("janitor", began);
         }
         assert_eq!(state(&health, began), ("failing", false, false));
-        assert!(health.live().status.starts_with("503") && health.live().body.contains(r#""failing":["janitor"]"#));
+        assert!(health.liveness().status.starts_with("503") && health.liveness().body.contains(r#""failing":["janitor"]"#));
         // The duty has run without a panic since then.
         let later = began + Duration::from_secs(600);
         assert_eq!(state(&health, later), ("waiting", true, false));

@@ -110,7 +110,7 @@ impl Pass for Http {
 async fn answer(health: &Health, mut stream: TcpStream) -> io::Result<()> {
     let request = asked(&mut stream).await?;
     let answer = match request.path() {
-        Some("/health") => health.live(),
+        Some("/health") => health.liveness(),
         Some("/ready") => health.ready(),
         Some("/metrics") => metrics::answer().unwrap_or_else(|| {
             let problem = r#"{"error":"the program has no exporter: build it with the feature `prometheus`"}"#;
