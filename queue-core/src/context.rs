@@ -93,7 +93,7 @@ impl fmt::Debug for DataMap {
     }
 }
 
-/// A `Data<T>` that a task wants.
+/// A `Data<T>` that a task needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataNeed {
     /// The type.

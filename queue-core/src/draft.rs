@@ -78,7 +78,7 @@ impl Options {
 ///
 /// Task, queue, id and payload are fixed. A setter has the same effect as the method of
 /// [`Job`](crate::Job) with the same name, and the values are checked afterwards, in the same way.
-/// A getter returns `None` if the job has no setting of its own.
+/// A getter returns `None` if the job does not override the default.
 ///
 /// ```
 /// use queue_core::{Draft, Middleware, prelude::*};

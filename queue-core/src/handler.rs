@@ -60,7 +60,7 @@ pub struct HandlerDef {
     pub task: &'static TaskDef,
     /// Runs it.
     pub run: RunFn,
-    /// The values that it wants injected.
+    /// The values to inject.
     pub needs: fn() -> Vec<DataNeed>,
 }
 

@@ -17,7 +17,7 @@ const VERSION: u64 = 1;
 /// The longest stored name of the requester, in bytes; a longer one is cut.
 const BY_MAX: usize = 256;
 
-/// How a worker works, or is asked to.
+/// The mode of a worker, or the requested mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

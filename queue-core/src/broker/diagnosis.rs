@@ -42,7 +42,7 @@ impl Diagnosis {
 #[non_exhaustive]
 pub struct Line {
     /// The maximum number of jobs of this line that start before it, unless jobs with precedence
-    /// arrive. Suspects are a line of their own.
+    /// arrive. Suspects are in a separate line.
     pub ahead: u64,
     /// How many other groups share the queue with this line. Plain jobs are one group.
     pub groups: u64,

@@ -19,7 +19,7 @@ contract! {
     /// A store of jobs: Redis, SQLite, or a wrapper around another broker.
     ///
     /// Every method is one atomic transition, or a bounded series of them if its documentation
-    /// states so. Each has a deadline of its own: without an answer it returns
+    /// states so. Each has a separate deadline: without an answer it returns
     /// [`Error::Ambiguous`](crate::Error::Ambiguous). A method retries a request only if the
     /// request was certainly not carried out. Requests over [`MAX_ITEMS`] are a caller's mistake
     /// and are refused.

@@ -325,7 +325,7 @@ impl RawJob {
     }
 
     /// The queue of the job, its stored form, and the limits that it names but its task does not
-    /// declare. Only for a job without a time and an id of its own.
+    /// declare. A job with a time or an id is refused.
     pub(crate) fn template(self, on_enqueue: &EnqueueStack) -> Result<(Arc<str>, NewJob, Vec<String>)> {
         let takes = |field, what: &str| {
             Err(Error::invalid(field, what, "cannot be set for the job of a schedule, which sets the start of its jobs"))

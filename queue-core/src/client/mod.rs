@@ -316,7 +316,7 @@ impl Client {
     /// A client of the same broker whose calls this observer counts and times: also those of its
     /// handles, of its [inspector](Self::inspector), and of a worker that is made with it. Default:
     /// none, and then calls go to the broker directly. Call it again for a second observer. Keep
-    /// this client: each client registers producers of its own.
+    /// this client: each client registers its own producers.
     ///
     /// The module [`observe`](crate::observe) has an example, and an observer with counters.
     #[must_use]
@@ -371,7 +371,7 @@ impl Client {
         self.changed(|inner| (inner.deadline, inner.confirm) = (deadline, confirm))
     }
 
-    /// A client with producers of its own.
+    /// A client with separate producers.
     fn changed(&self, change: impl FnOnce(&mut Inner)) -> Client {
         let Inner { broker, deadline, confirm, served_only, on_enqueue, .. } = &*self.0;
         let mut inner = Inner::of(broker.clone(), on_enqueue.clone());

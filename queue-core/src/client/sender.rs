@@ -256,7 +256,7 @@ impl Drop for Call<'_> {
 struct Lone<'a>(&'a Arc<Sender>);
 
 impl<'a> Lone<'a> {
-    /// `None`: batches whose callers have gone are still in flight.
+    /// `None`: batches whose callers no longer wait are still in flight.
     fn try_start(sender: &'a Arc<Sender>) -> Option<Self> {
         let mut state = sender.lock();
         let is_free = state.flying < FLIGHTS;
@@ -272,7 +272,8 @@ impl Drop for Lone<'_> {
     }
 }
 
-/// One of the [`FLIGHTS`] of gathered jobs, from when it is decided on. `None` when it has landed.
+/// One of the [`FLIGHTS`] of collected jobs, from the decision to send it. `None` when it has
+/// ended.
 struct Flight(Option<Arc<Sender>>);
 
 impl Flight {

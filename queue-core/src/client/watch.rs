@@ -22,21 +22,21 @@ use crate::{
 
 mod round;
 
-/// How long after an answer a queue in which nothing happens is asked again.
+/// The longest pause after which a queue without events is polled again.
 const IDLE: Duration = Duration::from_millis(250);
 
 /// The minimum interval between two requests to all queues together: with many queues, each is
-/// asked less often.
+/// polled less often.
 const PER_QUEUE: Duration = Duration::from_millis(2);
 
 /// The interval between searches for new queues, and for those that could not be watched.
 const NEW_QUEUES: Duration = Duration::from_secs(2);
 
-/// How long after a failure that may pass a queue is asked again.
+/// The pause after which a queue is polled again after a temporary failure.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
-/// How long an answer is waited for: a server that hangs keeps no watcher from the queues of the
-/// others.
+/// The longest wait for an answer: a server that hangs does not delay the queues of other servers
+/// longer than this.
 const ROUND: Duration = Duration::from_secs(2);
 
 /// The news of a [`Watch`].

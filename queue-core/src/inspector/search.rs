@@ -25,7 +25,7 @@ const LOOKS: u64 = 5_000;
 /// Most steps of one page.
 const STEPS: usize = 100;
 
-/// How many queues are asked at the same time how many jobs they have.
+/// The most queues whose numbers of jobs are read at the same time.
 const ASKED_AT_ONCE: usize = 16;
 
 /// A queue that has not answered within this part of the time is read in parallel to the next ones.

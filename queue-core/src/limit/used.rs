@@ -14,7 +14,7 @@ pub struct Used {
 }
 
 impl Used {
-    /// This number for each limit of the job that has no number of its own.
+    /// Sets this number for each limit of the job that has no separate number.
     pub fn set(&mut self, starts: u32) {
         self.all = Some(starts);
     }
@@ -36,7 +36,7 @@ impl Used {
         Ok(())
     }
 
-    /// The number for the limits without a number of their own, if there is one.
+    /// The number for the limits without a separate number, if it was set.
     pub fn all(&self) -> Option<u32> {
         self.all
     }

@@ -58,8 +58,8 @@ counts! {
     expired,
     /// Jobs that were parked.
     parked,
-    /// Jobs that were returned without an ending of their own: their worker stopped, or they were
-    /// cancelled while they ran.
+    /// Jobs that were returned without an outcome: their worker stopped, or they were cancelled
+    /// while they ran.
     returned,
     /// Runs whose ending was discarded, because the lease was lost.
     lost,

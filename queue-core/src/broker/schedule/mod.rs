@@ -65,7 +65,7 @@ pub struct DueSchedules {
     pub now_ms: i64,
     /// At most the requested number, and at most about [`MAX_BYTES`](super::MAX_BYTES) of them.
     pub schedules: Vec<StoredSchedule>,
-    /// The time until the next schedule is due, apart from these. Zero: there are more.
+    /// The time until the next other schedule is due. Zero: more schedules are due.
     pub next_due: Option<Duration>,
 }
 

@@ -21,8 +21,8 @@ use crate::{
 const RENEWED: Duration = Duration::from_secs(5);
 const _: () = assert!(RENEWED.as_millis() * 2 < FOLLOWED.as_millis());
 
-/// How long after an answer a queue in which something happens is asked again. One in which nothing
-/// happens is asked less and less often.
+/// The pause after which a queue with events is polled again. A queue without events is polled less
+/// and less often.
 const BUSY: Duration = Duration::from_millis(20);
 
 /// Most transitions of one answer.
@@ -59,9 +59,9 @@ pub(super) struct Feed {
     life: String,
     /// When the mark was set.
     marked: Option<Instant>,
-    /// When it is asked the next time.
+    /// The time of its next poll.
     pub(super) next: Instant,
-    /// How long after that it is asked again.
+    /// The pause after that poll.
     pause: Duration,
     /// The queue was made while others were watched, or did not exist, or could not be watched: its
     /// first transitions were not seen.
@@ -145,7 +145,7 @@ impl Feed {
         Feed { after: None, life: String::new(), marked: None, next: Instant::now(), pause: BUSY, is_late, is_refused: false }
     }
 
-    /// It did not answer, and is asked again after this pause.
+    /// It did not answer, and is polled again after this pause.
     pub(super) fn fail(&mut self, pause: Duration) {
         // The broker may be another server then: the next mark shows this.
         (self.marked, self.next) = (None, Instant::now() + pause);

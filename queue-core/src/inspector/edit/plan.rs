@@ -195,8 +195,8 @@ fn text_of(time: SystemTime) -> String {
     format!("{} s after 1970", since.as_secs())
 }
 
-/// The requested group. Without one, the group that the new parameters yield, if the old group was
-/// derived from the old ones.
+/// The requested group. Without one, the group that is derived from the new parameters, if the old
+/// group was derived from the old ones.
 fn new_group(
     edit: &Edit,
     task: Option<&TaskDef>,

@@ -35,7 +35,7 @@ const RESTS: u32 = 4;
 /// The longest of these rests.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// So often it is asked whether jobs of the queue run.
+/// The interval at which a runner checks whether jobs of the queue run.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 
 /// The position of a drain or a purge that has taken all it can from the heads of the lines.

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use super::url::{Access, Address};
 use crate::error::{Error, Result};
 
-/// A server. All links to it share this endpoint, so that each of them uses what another one has
-/// found out.
+/// A server. All links to it share this endpoint, so each link uses the state that other links have
+/// found.
 #[derive(Debug)]
 pub(in crate::redis) struct Endpoint {
     /// The name of the server in errors, without secrets.

@@ -32,8 +32,8 @@ impl Misfit {
 }
 
 /// The error for an answer of `WRONGTYPE`. It names the first key of the wrong type in the queue,
-/// or in the list of all queues. If there is none any more, a repair was faster, and the call may
-/// be repeated. `None`: the server does not permit the check.
+/// or in the list of all queues. If no key has the wrong type any longer, a repair was faster, and
+/// the call may be repeated. `None`: the server does not permit the check.
 pub(in crate::redis) async fn wrong_type_error(keys: &Keys, tag: &str, link: &Link, broker: &str) -> Option<Error> {
     let registry = keys.queues();
     let (queue, misfit) = if tag == registry {

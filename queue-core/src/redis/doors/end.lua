@@ -290,7 +290,7 @@ local function trim_ended(items, max_count, max_bytes)
         break
       end
       passed, all = i, all - 1
-      -- A later job with the same chosen id has a record and an entry of its own.
+      -- A later job with the same chosen id has a separate record and a separate entry.
       if record and record.u == upto and not gone[id] then
         gone[id] = true
         gone[#gone + 1] = id
@@ -328,7 +328,7 @@ local function trim_ended(items, max_count, max_bytes)
     set_list_retention(duration, false)
   end
   while removed < items and all > 0 do
-    -- Usually the first entry alone shows that no record has to be removed.
+    -- Usually the first entry is enough to see that no record has to be removed.
     local lines = call('LRANGE', K.ended, 0, removed == 0 and 0 or math.min(items - removed, PIECE) - 1)
     local ids, untils = {}, {}
     for i, line in ipairs(lines) do

@@ -55,7 +55,7 @@ for _, key in ipairs(found) do
   for _, member in ipairs(left > 0 and call('ZRANGEBYLEX', K.shut, waiting[1], waiting[2], 'LIMIT', 0, left) or {}) do
     left, jobs = left - 1, jobs + limits().depth_of_shut(member)
   end
-  -- Slots are counted separately: only the rate is asked for here.
+  -- Slots are counted separately: only the rate is read here.
   local state = limits().state_of(key)
   state.left = 1
   local upto = limits().until_when(key, 1)

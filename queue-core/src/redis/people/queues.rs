@@ -31,7 +31,7 @@ pub(in crate::redis) async fn list_registered(broker: &RedisBroker) -> Result<Ve
 }
 
 impl RedisBroker {
-    /// Adds a queue to the list, which is in a hash slot of its own. If the server is full, the
+    /// Adds a queue to the list, which is in a separate hash slot. If the server is full, the
     /// worker continues without this.
     pub(in crate::redis) async fn register_queue(&self, queue: &str, until: Option<Instant>) -> Result<()> {
         let registry = self.keys.queues();

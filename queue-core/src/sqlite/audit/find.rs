@@ -1,5 +1,5 @@
-//! The part of the auditor that finds damage. It only reads, with statements of its own, and calls
-//! no door: a mistake of a door is damage too.
+//! The part of the auditor that finds damage. It only reads, with separate statements, and calls no
+//! door: a mistake of a door is damage too.
 
 use std::collections::HashMap;
 

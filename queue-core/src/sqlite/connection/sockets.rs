@@ -168,8 +168,7 @@ impl Place {
             let own = rustix::process::geteuid().as_raw();
             io::Result::Ok(!found.is_symlink() && [own, 0, database.uid()].contains(&found.uid()))
         };
-        // The name can be guessed: another user who has created the folder would learn of our
-        // queues.
+        // The name can be guessed: another user who has created the folder could see our queues.
         if !trusted(folder)? {
             let _ = fs::remove_file(&self.own);
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));

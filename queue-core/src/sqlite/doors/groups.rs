@@ -1,5 +1,5 @@
-//! Groups, and which of them may be served. The ready jobs of a group are in a line of their own:
-//! the states `LINED`, and `LINED_SUSPECT` for suspects, with the number of the line as rank.
+//! Groups, and which of them may be served. The ready jobs of a group are in a separate line: the
+//! states `LINED`, and `LINED_SUSPECT` for suspects, with the number of the line as rank.
 //!
 //! | table | a row |
 //! |---|---|

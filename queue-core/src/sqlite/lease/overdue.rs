@@ -19,7 +19,7 @@ pub(crate) fn overdue(tx: &mut Tx<'_>, queue: &str, skip: usize, limit: usize) -
     /// Lanes whose lease has expired, the oldest first.
     const EXPIRED: &str = "SELECT name, lane, deadline FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline <= ?2 \
             ORDER BY deadline, name LIMIT ?3 OFFSET ?4";
-    /// Lanes whose lease ends later than its duration allows: the clock was put back.
+    /// Lanes whose lease ends later than its duration allows: the clock was set back.
     const AHEAD: &str = "SELECT name, lane, deadline, duration FROM queue_lanes WHERE queue = ?1 AND NOT fenced AND deadline > ?2 + duration \
             ORDER BY deadline DESC, name LIMIT ?3 OFFSET ?4";
     const FENCED: &str = "SELECT count(*) FROM queue_lanes WHERE queue = ?1 AND fenced";

@@ -116,7 +116,7 @@ fn stored_key(tx: &Tx<'_>, queue: &Queue<'_>, key: LimitKey) -> Result<StoredLim
     Ok(stored)
 }
 
-/// The time at which a key lets the first waiting job start, apart from its slots; `None`: now.
+/// The time at which a key permits the first waiting job, if a slot is free; `None`: now.
 fn opens_at(tx: &Tx<'_>, queue: &Queue<'_>, key: &LimitKey) -> Result<Option<i64>, Failed> {
     let at = Ledger::default().opens_at(tx, queue, key, 1)?;
     Ok(limits::kept_until(tx, queue, key, at)?)

@@ -20,8 +20,8 @@ use crate::{
     },
 };
 
-/// Makes jobs of entries while fewer jobs could start than the turn wants. Returns whether there is
-/// more to read; false for a queue without a subscription.
+/// Creates jobs from entries while fewer jobs may start than the turn requests. Returns whether
+/// more entries can be read; false for a queue without a subscription.
 pub(crate) fn feed(tx: &mut Tx<'_>, queue: &Queue<'_>, turn: &Turn) -> Result<bool, Failed> {
     const CURSOR: &str = "SELECT cursor, unknown, types FROM queue_subscriptions WHERE topic = ?1 AND name = ?2 AND upto IS NULL";
     const READ_UP_TO: &str = "UPDATE queue_subscriptions SET cursor = ?3, skipped = min(skipped + ?4, 9007199254740992), lost = min(lost + ?5, 9007199254740992) \

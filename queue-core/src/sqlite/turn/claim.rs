@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// The cost of a round, apart from the entries that it examines.
+/// The cost of a round without the entries that it examines.
 const ROUND: usize = 20;
 
 /// The cost of each job that is parked.
