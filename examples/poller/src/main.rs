@@ -15,7 +15,7 @@ async fn main() -> ExitCode {
             // The jobs of a killed worker continue elsewhere after about this time.
             .lease(time("POLLER_LEASE", "10s")?)
             // An account stays in the rotation, even if it fails, or if workers crash while they
-            // check it. Nobody would search for it among the dead letters.
+            // check it: its job never becomes a dead letter.
             .max_attempts(u32::MAX)
             .max_crashes(u32::MAX))
     })

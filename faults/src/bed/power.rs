@@ -195,8 +195,7 @@ fn lay_out(disk: &Disk<'_>, cut: &Cut, folder: &Path) -> Result<PathBuf, Problem
     Ok(folder.join("queue.db"))
 }
 
-/// Opens the remaining database in the usual way. Returns all jobs and their states, if there is no
-/// damage.
+/// Opens the database that the crash left. Returns all jobs and their states, or the damage.
 async fn look(database: &Path) -> Result<BTreeMap<String, JobState>, Problem> {
     // A disk of this machine that is blocked for some seconds breaks no promise.
     let url = queue_core::Client::sqlite_url(database);

@@ -78,7 +78,7 @@ fn result(id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// I22: a job that can be done does not become dead, whatever runs concurrently. If its processes
+/// I22: other jobs never make a job that can succeed a dead letter. If its processes
 /// were killed as often as a job may crash, it cannot be distinguished from a job that kills them.
 fn isolation(facts: &Facts<'_>, id: &str, job: &Job<'_>, found: &mut Vec<Finding>) {
     let innocent = facts.enqueue_of(job).is_some_and(|enqueue| enqueue.wish == Wish::Done);

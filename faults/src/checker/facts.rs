@@ -462,7 +462,7 @@ fn mark<'a>(operations: &mut Vec<Marked<'a>>, process: &'a str, mark: Mark, at: 
 fn close(span: &mut Span, fate: &mut Fate, at: u64, phase: Phase) {
     span.to_us = Some(at);
     *fate = match (phase, *fate) {
-        // A change that happened has happened, whatever a later answer contains.
+        // A later answer cannot undo a change that has happened.
         (_, Fate::Happened) | (Phase::Ok, _) => Fate::Happened,
         (Phase::Fail, _) => Fate::Refused,
         (Phase::Unknown | Phase::Invoke, _) => Fate::Open,
